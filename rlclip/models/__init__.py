@@ -1,0 +1,1 @@
+"""Decoders as pure functions over plain parameter trees; weights in and out."""

@@ -1,0 +1,343 @@
+"""One decoder for Llama, Qwen2/2.5 and Qwen3: Linen modules, one layer each.
+
+The cache is read-only here: a call attends to the key-value blocks it is given
+and to its own tokens causally, and returns its own keys and values. Who keeps
+a cache writes them where it wants, so that prefill, decode, and scoring of a
+whole group against one shared prompt are the same code.
+"""
+import math
+from typing import Callable, NamedTuple, Sequence
+
+from flax import linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from rlclip.models import config as config_lib
+from rlclip.types import Array, Params
+
+Constrain = Callable[[Array, Sequence[str | None]], Array]
+
+
+class KVBlock(NamedTuple):
+  """Keys and values of earlier tokens, rotary embedding applied.
+
+  One block may serve several rows: with B rows of queries and R rows here,
+  query row b attends to block row b // (B / R).
+  """
+  keys: Array  # [R, K, S, d]; stacked [L, R, K, S, d], or a tuple of L arrays
+  values: Array  # like keys
+  lengths: Array  # int32[R]: entries before this index are valid
+
+
+class Model(NamedTuple):
+  """A decoder as pure functions over a plain parameter tree."""
+  config: config_lib.ModelConfig
+  init: Callable[[Array], Params]  # key -> params, float32
+  apply: Callable[..., tuple]  # see make()
+  unembed: Callable[[Params, Array], Array]  # hidden -> float32 logits
+  axes: Params  # params' logical axis names, a tuple a leaf
+
+
+def make(config: config_lib.ModelConfig, *, dtype=jnp.float32,
+         scan_layers: bool = True, remat: str = 'none',
+         constrain: Constrain = lambda array, axes: array) -> Model:
+  """Builds the model's functions.
+
+  Args:
+    config: the architecture.
+    dtype: of activations and products' operands; accumulation, softmax, norms
+      and logits are float32.
+    scan_layers: layers stacked under one scan (training: one layer is
+      compiled), or unrolled under `layers_<i>` (decoding; see unstack).
+    remat: 'none', or 'layer' to recompute each layer in the backward pass.
+    constrain: lays an activation on the mesh by logical axis names.
+
+  Returns:
+    Model, where `apply(params, tokens int32[B, T], positions int32[B, T],
+    blocks: Sequence[KVBlock] = ()) -> (hidden [B, T, D], keys, values)`; keys
+    and values are those of `tokens`, laid out like a KVBlock's.
+
+  Raises:
+    ValueError: on an unknown remat policy.
+  """
+  if remat not in ('none', 'layer'):
+    raise ValueError(f"remat must be 'none' or 'layer', got {remat!r}.")
+  module = Transformer(config, dtype, scan_layers, remat, constrain)
+  tokens = jnp.zeros((1, 1), jnp.int32)
+
+  def init(key):
+    return nn.unbox(module.init(key, tokens, tokens, ())['params'])
+
+  boxed = jax.eval_shape(
+      lambda key: module.init(key, tokens, tokens, ())['params'],
+      jax.random.key(0))
+  axes = jax.tree.map(
+      lambda box: tuple(box.names), boxed,
+      is_leaf=lambda x: isinstance(x, nn.Partitioned))
+  return Model(
+      config=config, init=init, axes=axes,
+      apply=lambda params, *args, **kwargs: module.apply(
+          {'params': params}, *args, **kwargs),
+      unembed=lambda params, hidden: module.apply(
+          {'params': params}, hidden, method='unembed'))
+
+
+def unstack(params: Params, num_layers: int) -> Params:
+  """Scanned parameters -> the tree that make(scan_layers=False) takes."""
+  layers = {
+      f'layers_{i}': jax.tree.map(lambda leaf: leaf[i], params['layers'])
+      for i in range(num_layers)}
+  return {**{k: v for k, v in params.items() if k != 'layers'}, **layers}
+
+
+class Transformer(nn.Module):
+  """Embedding, decoder layers, final norm and head."""
+  config: config_lib.ModelConfig
+  dtype: jnp.dtype
+  scan_layers: bool
+  remat: str
+  constrain: Constrain
+
+  def setup(self):
+    c = self.config
+    self.embedding = self.param(
+        'embedding', _normal(c, ('vocab', 'embed')),
+        (c.vocab_size, c.hidden_size))
+    layer = Layer
+    if self.remat == 'layer':
+      # Scanned layers are not merged by CSE, so its barrier is not needed.
+      layer = nn.remat(layer, prevent_cse=not self.scan_layers)
+    kwargs = dict(config=c, dtype=self.dtype, constrain=self.constrain)
+    if self.scan_layers:
+      self.layers = nn.scan(
+          layer, variable_axes={'params': 0}, split_rngs={'params': True},
+          in_axes=(nn.broadcast, 0, nn.broadcast), out_axes=0,
+          length=c.num_layers,
+          metadata_params={nn.PARTITION_NAME: 'layers'})(**kwargs)
+    else:
+      self.layers = [layer(**kwargs) for _ in range(c.num_layers)]
+    self.norm = RMSNorm(c.norm_epsilon)
+    if not c.tie_embeddings:
+      self.head = self.param(
+          'head', _normal(c, ('embed', 'vocab')),
+          (c.hidden_size, c.vocab_size))
+
+  def __call__(self, tokens, positions, blocks=()):
+    # Gather whole rows: a table cut along `embed` and gathered to rows cut
+    # along `batch` would be rematerialized in full.
+    table = self.constrain(self.embedding, ('vocab', None))
+    x = table[tokens].astype(self.dtype)
+    x = self.constrain(x, ('batch', 'length', 'embed_activation'))
+    rotary = _rotary(self.config, positions)
+    lengths = tuple(block.lengths for block in blocks)
+    if self.scan_layers:
+      stacked = tuple((block.keys, block.values) for block in blocks)
+      x, (keys, values) = self.layers(x, rotary, stacked, lengths)
+    else:
+      pairs = []
+      for i, layer in enumerate(self.layers):
+        own = tuple((block.keys[i], block.values[i]) for block in blocks)
+        x, pair = layer(x, rotary, own, lengths)
+        pairs.append(pair)
+      keys, values = zip(*pairs)
+    if self.is_initializing():
+      self.unembed(self.norm(x))
+    return self.norm(x), keys, values
+
+  def unembed(self, hidden):
+    """hidden [..., D] -> float32 logits [..., V]."""
+    head = (self.embedding.T if self.config.tie_embeddings else self.head)
+    return _matmul(hidden.astype(self.dtype), head).astype(jnp.float32)
+
+
+class Layer(nn.Module):
+  """Attention and gated MLP, each behind its norm and a residual."""
+  config: config_lib.ModelConfig
+  dtype: jnp.dtype
+  constrain: Constrain
+
+  @nn.compact
+  def __call__(self, x, rotary, blocks, lengths):
+    epsilon = self.config.norm_epsilon
+    attention, keys, values = Attention(
+        self.config, self.constrain, name='attention')(
+            RMSNorm(epsilon, name='attention_norm')(x), rotary, blocks,
+            lengths)
+    x = x + attention
+    x = x + MLP(self.config, self.constrain, name='mlp')(
+        RMSNorm(epsilon, name='mlp_norm')(x))
+    x = self.constrain(x, ('batch', 'length', 'embed_activation'))
+    return x, (keys, values)
+
+
+class Attention(nn.Module):
+  """Grouped-query attention over given blocks and, causally, over itself."""
+  config: config_lib.ModelConfig
+  constrain: Constrain
+
+  @nn.compact
+  def __call__(self, x, rotary, blocks, lengths):
+    c = self.config
+    rows, length, _ = x.shape
+    def project(name, heads, axis):
+      out = Linear(heads * c.head_dim, c, ('embed', axis), c.qkv_bias,
+                   name=name)(x)
+      return out.reshape(rows, length, heads, c.head_dim).swapaxes(1, 2)
+    query = project('query', c.num_heads, 'heads')
+    key = project('key', c.num_kv_heads, 'kv_heads')
+    value = project('value', c.num_kv_heads, 'kv_heads')
+    if c.qk_norm:
+      query = RMSNorm(c.norm_epsilon, name='query_norm')(query)
+      key = RMSNorm(c.norm_epsilon, name='key_norm')(key)
+    query, key = _rotate(query, rotary), _rotate(key, rotary)
+    query = self.constrain(query, ('batch', 'heads', 'length', None))
+    out = attend(query, key, value, blocks, lengths)
+    out = out.swapaxes(1, 2).reshape(rows, length, c.num_heads * c.head_dim)
+    out = Linear(c.hidden_size, c, ('heads', 'embed'), name='output')(out)
+    return out, key, value
+
+
+class MLP(nn.Module):
+  """down(silu(gate(x)) * up(x))."""
+  config: config_lib.ModelConfig
+  constrain: Constrain
+
+  @nn.compact
+  def __call__(self, x):
+    c = self.config
+    gate = Linear(c.intermediate_size, c, ('embed', 'mlp'), name='gate')(x)
+    up = Linear(c.intermediate_size, c, ('embed', 'mlp'), name='up')(x)
+    hidden = self.constrain(jax.nn.silu(gate) * up, ('batch', 'length', 'mlp'))
+    return Linear(c.hidden_size, c, ('mlp', 'embed'), name='down')(hidden)
+
+
+class Linear(nn.Module):
+  """x @ kernel (+ bias), kernel float32[in, out], computed in x's dtype."""
+  features: int
+  config: config_lib.ModelConfig
+  axes: tuple[str, str]
+  use_bias: bool = False
+
+  @nn.compact
+  def __call__(self, x):
+    kernel = self.param('kernel', _normal(self.config, self.axes),
+                        (x.shape[-1], self.features))
+    out = _matmul(x, kernel)
+    if self.use_bias:
+      bias = self.param(
+          'bias', nn.with_partitioning(nn.initializers.zeros, self.axes[1:]),
+          (self.features,))
+      out = out + bias
+    return out.astype(x.dtype)
+
+
+class RMSNorm(nn.Module):
+  """x / rms(x) * scale, the statistics in float32."""
+  epsilon: float
+
+  @nn.compact
+  def __call__(self, x):
+    scale = self.param(
+        'scale', nn.with_partitioning(nn.initializers.ones, (None,)),
+        (x.shape[-1],))
+    y = x.astype(jnp.float32)
+    y = y * jax.lax.rsqrt(jnp.mean(y * y, -1, keepdims=True) + self.epsilon)
+    return (y * scale).astype(x.dtype)
+
+
+def attend(query, key, value, blocks, lengths):
+  """Softmax attention over cached blocks and, causally, over own tokens.
+
+  Args:
+    query: [B, H, T, d], rotary embedding applied.
+    key: [B, K, T, d], of the same tokens.
+    value: [B, K, T, d].
+    blocks: pairs of keys and values [R, K, S, d], R a divisor of B.
+    lengths: int32[R] a block.
+
+  Returns:
+    [B, H, T, d], in query's dtype.
+  """
+  rows, heads, length, width = query.shape
+  kv_heads = key.shape[1]
+  shape = (kv_heads, heads // kv_heads, length)
+  query = query * width ** -0.5
+
+  def scores_of(keys):  # [B, K, H/K, T, S], float32
+    shared = query.reshape(keys.shape[0], -1, *shape, width)
+    scores = jnp.einsum('rnkgtd,rksd->rnkgts', shared, keys,
+                        preferred_element_type=jnp.float32)
+    return scores.reshape(rows, *shape, keys.shape[2])
+
+  lowest = jnp.finfo(jnp.float32).min
+  parts = []
+  for (keys, _), valid in zip(blocks, lengths, strict=True):
+    mask = jnp.arange(keys.shape[2]) < valid[:, None]  # [R, S]
+    mask = jnp.repeat(mask, rows // keys.shape[0], 0)
+    parts.append(jnp.where(mask[:, None, None, None], scores_of(keys), lowest))
+  causal = jnp.tril(jnp.ones((length, length), bool))
+  parts.append(jnp.where(causal, scores_of(key), lowest))
+  weights = jax.nn.softmax(jnp.concatenate(parts, -1), -1).astype(query.dtype)
+
+  out, start = 0.0, 0
+  for values in (*(values for _, values in blocks), value):
+    part = weights[..., start:start + values.shape[2]]
+    start += values.shape[2]
+    part = part.reshape(values.shape[0], -1, *shape, values.shape[2])
+    out += jnp.einsum('rnkgts,rksd->rnkgtd', part, values,
+                      preferred_element_type=jnp.float32).reshape(
+                          rows, *shape, width)
+  return out.reshape(rows, heads, length, width).astype(query.dtype)
+
+
+def rotary_frequencies(config: config_lib.ModelConfig) -> np.ndarray:
+  """Radians a position, float32[head_dim / 2]; Llama 3's scaling applied.
+
+  By wavelength w = 2 pi / f, with o the original positions: w > o / low is
+  slowed by `factor`, w < o / high is kept, between the two mixed linearly.
+  """
+  exponents = np.arange(0, config.head_dim, 2, dtype=np.float32)
+  exponents = exponents / np.float32(config.head_dim)
+  frequencies = 1.0 / (np.float32(config.rope_theta) ** exponents)
+  scaling = config.rope_scaling
+  if scaling is None:
+    return frequencies.astype(np.float32)
+  turns = scaling.original_max_positions * frequencies / (2 * math.pi)
+  mix = (turns - scaling.low_freq_factor) / (
+      scaling.high_freq_factor - scaling.low_freq_factor)
+  mix = np.clip(mix, 0.0, 1.0)
+  return ((1 - mix) * frequencies / scaling.factor
+          + mix * frequencies).astype(np.float32)
+
+
+def _rotary(config, positions):
+  """(cos, sin) float32[B, 1, T, d / 2]."""
+  angles = positions[:, None, :, None] * rotary_frequencies(config)
+  return jnp.cos(angles), jnp.sin(angles)
+
+
+def _rotate(x, rotary):
+  """Turns dimension i with i + d / 2 (the half-split order of the Hub)."""
+  cos, sin = rotary
+  first, second = jnp.split(x.astype(jnp.float32), 2, -1)
+  return jnp.concatenate(
+      [first * cos - second * sin, second * cos + first * sin],
+      -1).astype(x.dtype)
+
+
+def _matmul(x, kernel):
+  """x [..., in] @ kernel [in, out] in x's dtype, float32 out.
+
+  Tokens are flattened first: the backward products of a 3-D operand are far
+  slower on CPUs.
+  """
+  flat = x.reshape(-1, x.shape[-1])
+  out = jax.lax.dot(flat, kernel.astype(x.dtype),
+                    preferred_element_type=jnp.float32)
+  return out.reshape(*x.shape[:-1], kernel.shape[-1])
+
+
+def _normal(config, axes):
+  return nn.with_partitioning(
+      nn.initializers.normal(config.initializer_range), axes)
