@@ -1,0 +1,1 @@
+"""Host-side samplers: they turn requests into completions with log-probs."""
