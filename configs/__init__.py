@@ -1,0 +1,1 @@
+"""Experiment configs: default.py names every key, the others differ from it."""

@@ -1,0 +1,104 @@
+"""Every key there is, with its unit and its default; experiments override.
+
+A key that is missing here does not exist: the config is locked, and an
+unknown `--config.x=` stops the program. Placeholders (None) mean "as the
+algorithm's published point has it".
+"""
+from ml_collections import config_dict
+
+placeholder = config_dict.placeholder
+
+
+def get_config():
+  """Returns a small, complete GRPO experiment on generated arithmetic."""
+  c = config_dict.ConfigDict()
+  c.seed = 0  # data order, initial weights, draws
+  c.num_steps = 100  # RL steps; each samples one rollout batch
+
+  c.model = m = config_dict.ConfigDict()
+  m.path = ''  # Hugging Face folder or hub id; '' makes random weights
+  m.dtype = 'float32'  # of activations: float32, bfloat16; weights float32
+  m.remat = 'none'  # none, layer: recompute each layer in the backward pass
+  m.architecture = a = config_dict.ConfigDict()  # read where path is ''
+  a.family = 'llama'  # llama, qwen2, qwen3
+  a.hidden_size = 128  # width of the residual stream
+  a.num_layers = 4  # decoder layers
+  a.num_heads = 4  # query heads
+  a.num_kv_heads = 4  # key and value heads, a divisor of num_heads
+  a.head_dim = 32  # width of a head, even
+  a.intermediate_size = 512  # width of the gated MLP
+  a.max_positions = 512  # prompt and completion together must fit
+
+  c.task = t = config_dict.ConfigDict()
+  t.name = 'arithmetic'  # see rlclip.data.tasks.names()
+  t.data_dir = ''  # folder of the data sets; '' takes $RLCLIP_DATA
+  t.options = config_dict.ConfigDict()  # keyword arguments of the task
+
+  c.warm_start = w = config_dict.ConfigDict()  # supervised, before step 0
+  w.num_steps = 0  # updates; 0 for none
+  w.batch_size = 128  # demonstrations an update
+  w.learning_rate = 1e-3  # peak; cosine to 0
+  w.slip_rate = 0.0  # share of working steps that demonstrations get wrong
+
+  c.algorithm = g = config_dict.ConfigDict()
+  g.name = 'grpo'  # see rlclip.algorithms.names()
+  g.delta = placeholder(float)  # divergence budget of the trust region
+  g.eps_low = placeholder(float)  # ratio clip below: 1 - eps_low
+  g.eps_high = placeholder(float)  # ratio clip above: 1 + eps_high
+  g.beta = placeholder(float)  # weight of the penalty, 1 / nats
+  g.anchor = placeholder(str)  # of the ratio: behavior, old
+
+  c.rollout = r = config_dict.ConfigDict()
+  r.num_prompts = 32  # prompts a step (P)
+  r.group_size = 8  # samples a prompt (G)
+  r.prompt_length = 64  # longest prompt, tokens (S)
+  r.completion_length = 64  # longest completion, tokens (C)
+  r.temperature = 1.0  # of sampling and scoring, > 0
+  r.num_slots = 0  # completions decoded at once; 0 takes all of a step
+  r.steps_per_round = 16  # tokens a slot draws before the host looks
+
+  c.update = u = config_dict.ConfigDict()
+  u.num_mini_batches = 1  # optimizer updates a pass over the rollout batch
+  u.num_epochs = 1  # passes over the rollout batch
+  u.num_micro_batches = 1  # parts of a mini-batch, accumulated
+  u.logits_chunk = 4096  # tokens whose logits exist at once
+  u.drop_truncated = False  # leave completions that hit the limit out
+
+  c.optimizer = o = config_dict.ConfigDict()  # AdamW
+  o.learning_rate = 1e-6  # at the peak
+  o.schedule = 'constant'  # constant, cosine, linear; after the warm-up
+  o.warmup_steps = 0  # optimizer updates
+  o.b1 = 0.9  # decay of the first moment
+  o.b2 = 0.999  # decay of the second moment
+  o.epsilon = 1e-8  # added to the root of the second moment
+  o.weight_decay = 0.0  # decoupled; matrices only
+  o.max_grad_norm = 1.0  # global norm; 0 for none
+
+  c.mesh = h = config_dict.ConfigDict()  # one size may be -1: what is left
+  h.data = -1  # replicas
+  h.fsdp = 1  # ways to cut batch and parameters
+  h.tensor = 1  # ways to cut heads, mlp and vocabulary
+
+  c.reward = d = config_dict.ConfigDict()
+  d.num_workers = 1  # verifier processes
+  d.deadline = 5.0  # seconds an answer
+  d.on_failure = 'none'  # none (row left out), zero; at timeout or crash
+
+  c.evaluation = e = config_dict.ConfigDict()
+  e.every = 10  # RL steps; 0 for the first and last only
+  e.tasks = ()  # further test sets; the training task's is always there
+  e.num_problems = 256  # of each test set; 0 for all
+  e.num_samples = 1  # completions a problem
+  e.temperature = 1.0  # 0 is greedy
+  e.top_p = 1.0  # nucleus; 1 keeps all
+  e.top_k = 0  # 0 keeps all
+
+  c.checkpoint = k = config_dict.ConfigDict()
+  k.every = 10  # RL steps
+  k.keep_last = 2  # newest checkpoints kept
+  k.keep_best = True  # and the best by pass@1
+
+  c.logging = l = config_dict.ConfigDict()
+  l.tensorboard = True  # event files in tb/
+  l.wandb_project = ''  # '' for none; needs the extra `wandb`
+  return c.lock()
