@@ -98,7 +98,7 @@ def get_config():
   k.keep_last = 2  # newest checkpoints kept
   k.keep_best = True  # and the best by pass@1
 
-  c.logging = l = config_dict.ConfigDict()
-  l.tensorboard = True  # event files in tb/
-  l.wandb_project = ''  # '' for none; needs the extra `wandb`
+  c.logging = n = config_dict.ConfigDict()
+  n.tensorboard = True  # event files in tb/
+  n.wandb_project = ''  # '' for none; needs the extra `wandb`
   return c.lock()

@@ -9,7 +9,12 @@ import optax
 from rlclip import partitioning
 from rlclip.models import scoring
 from rlclip.models import transformer
-from rlclip.types import Batch, LossOutput, Mean, Params, TokenStats, TrainState
+from rlclip.types import Batch
+from rlclip.types import LossOutput
+from rlclip.types import Mean
+from rlclip.types import Params
+from rlclip.types import TokenStats
+from rlclip.types import TrainState
 
 Loss = Callable[[TokenStats, TokenStats | None, Batch], LossOutput]
 

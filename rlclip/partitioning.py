@@ -4,7 +4,10 @@ import math
 from typing import Any
 
 import jax
-from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
+from jax.sharding import AxisType
+from jax.sharding import Mesh
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec
 import numpy as np
 
 MESH_AXES = ('data', 'fsdp', 'tensor')
@@ -41,7 +44,7 @@ class Partitioner:
     return math.prod(self.mesh.shape[axis] for axis in axes)
 
   def spec(self, axes, shape) -> PartitionSpec:
-    """Lays logical `axes` on the mesh; an axis that does not divide stays whole.
+    """Lays logical `axes` on the mesh; one that does not divide stays whole.
 
     Raises:
       ValueError: on an axis without a rule, or two that take one mesh axis.

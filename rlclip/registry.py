@@ -1,4 +1,4 @@
-"""Names to things, with errors that help. Everything selectable is a Registry."""
+"""Names to things, with errors that help; what is selectable is a Registry."""
 import difflib
 import importlib
 import pkgutil

@@ -1,9 +1,11 @@
-"""A Sampler that answers from a script, to test what stands behind a sampler."""
+"""A Sampler that answers from a script, to test what stands behind one."""
 from typing import Callable, Sequence
 
 import numpy as np
 
-from rlclip.types import Completion, Params, Request
+from rlclip.types import Completion
+from rlclip.types import Params
+from rlclip.types import Request
 
 Script = Callable[[Request], Sequence[int]]
 

@@ -7,7 +7,8 @@ from rlclip.models import config as config_lib
 from rlclip.models import transformer
 from rlclip.sampler import engine
 from rlclip.sampler import scripted
-from rlclip.types import Request, SamplingSpec
+from rlclip.types import Request
+from rlclip.types import SamplingSpec
 
 VOCAB, STOPS = 32, (3, 7)
 CONFIG = config_lib.ModelConfig(

@@ -6,8 +6,8 @@ import pytest
 
 from rlclip.models import scoring
 from rlclip.models import transformer
-from rlclip.sampler import engine
-from rlclip.types import Request, SamplingSpec
+from rlclip.types import Request
+from rlclip.types import SamplingSpec
 from tests.sampler import contract_test
 
 CONFIG, VOCAB = contract_test.CONFIG, contract_test.VOCAB
