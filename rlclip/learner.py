@@ -7,14 +7,8 @@ import jax.numpy as jnp
 import optax
 
 from rlclip import partitioning
-from rlclip.models import scoring
-from rlclip.models import transformer
-from rlclip.types import Batch
-from rlclip.types import LossOutput
-from rlclip.types import Mean
-from rlclip.types import Params
-from rlclip.types import TokenStats
-from rlclip.types import TrainState
+from rlclip.models import scoring, transformer
+from rlclip.types import Batch, LossOutput, Mean, Params, TokenStats, TrainState
 
 Loss = Callable[[TokenStats, TokenStats | None, Batch], LossOutput]
 

@@ -4,10 +4,7 @@ import math
 from typing import Any
 
 import jax
-from jax.sharding import AxisType
-from jax.sharding import Mesh
-from jax.sharding import NamedSharding
-from jax.sharding import PartitionSpec
+from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 import numpy as np
 
 MESH_AXES = ('data', 'fsdp', 'tensor')

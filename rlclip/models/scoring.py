@@ -3,8 +3,7 @@ import jax
 import jax.numpy as jnp
 
 from rlclip.models import transformer
-from rlclip.types import Params
-from rlclip.types import TokenStats
+from rlclip.types import Params, TokenStats
 
 
 def score(model: transformer.Model, params: Params, prompts, prompt_lengths,

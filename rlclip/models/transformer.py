@@ -14,8 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from rlclip.models import config as config_lib
-from rlclip.types import Array
-from rlclip.types import Params
+from rlclip.types import Array, Params
 
 Constrain = Callable[[Array, Sequence[str | None]], Array]
 

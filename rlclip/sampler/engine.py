@@ -10,9 +10,7 @@ import numpy as np
 from rlclip.models import config as config_lib
 from rlclip.models import transformer
 from rlclip.sampler import slots as slots_lib
-from rlclip.types import Completion
-from rlclip.types import Params
-from rlclip.types import Request
+from rlclip.types import Completion, Params, Request
 
 _FINISH = {slots_lib.STOP: 'stop', slots_lib.LENGTH: 'length',
            slots_lib.ERROR: 'error'}

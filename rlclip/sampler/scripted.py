@@ -3,9 +3,7 @@ from typing import Callable, Sequence
 
 import numpy as np
 
-from rlclip.types import Completion
-from rlclip.types import Params
-from rlclip.types import Request
+from rlclip.types import Completion, Params, Request
 
 Script = Callable[[Request], Sequence[int]]
 

@@ -5,10 +5,8 @@ import pytest
 
 from rlclip.models import config as config_lib
 from rlclip.models import transformer
-from rlclip.sampler import engine
-from rlclip.sampler import scripted
-from rlclip.types import Request
-from rlclip.types import SamplingSpec
+from rlclip.sampler import engine, scripted
+from rlclip.types import Request, SamplingSpec
 
 VOCAB, STOPS = 32, (3, 7)
 CONFIG = config_lib.ModelConfig(

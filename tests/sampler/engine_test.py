@@ -4,10 +4,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from rlclip.models import scoring
-from rlclip.models import transformer
-from rlclip.types import Request
-from rlclip.types import SamplingSpec
+from rlclip.models import scoring, transformer
+from rlclip.types import Request, SamplingSpec
 from tests.sampler import contract_test
 
 CONFIG, VOCAB = contract_test.CONFIG, contract_test.VOCAB

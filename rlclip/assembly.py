@@ -1,0 +1,137 @@
+"""Builds the parts of a run from its Experiment, for training and tools."""
+from typing import NamedTuple, Sequence
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from rlclip import config as config_lib
+from rlclip import learner as learner_lib
+from rlclip import losses, partitioning
+from rlclip.data import tasks
+from rlclip.data import tokenizer as tokenizer_lib
+from rlclip.models import config as model_config
+from rlclip.models import huggingface, transformer
+from rlclip.sampler import engine
+from rlclip.types import Params, Prompt, SamplingSpec
+
+
+class Parts(NamedTuple):
+  """What a run works with, before any weights."""
+  experiment: config_lib.Experiment
+  task: tasks.Task
+  tokenizer: tokenizer_lib.Tokenizer
+  partitioner: partitioning.Partitioner
+  model: transformer.Model
+  learner: learner_lib.Learner
+  sampler: engine.Engine
+
+
+def build(experiment: config_lib.Experiment) -> Parts:
+  """Makes mesh, model, learner, sampler, task and tokenizer.
+
+  Raises:
+    ValueError: where the parts do not fit one another.
+  """
+  e = experiment
+  task = tasks.get(e.task.name, data_dir=e.task.data_dir or None,
+                   **e.task.options)
+  tokenizer = (tokenizer_lib.load(e.model.path) if e.model.path else
+               tokenizer_lib.character_tokenizer(task.alphabet))
+  architecture = _architecture(e, tokenizer)
+  mesh = partitioning.make(e.mesh.data, e.mesh.fsdp, e.mesh.tensor)
+  dtype = jnp.dtype(e.model.dtype)
+  model = transformer.make(
+      architecture, dtype=dtype, remat=e.model.remat,
+      constrain=mesh.constrain)
+  learner = learner_lib.make(
+      model, losses.make(e.loss_spec), optimizer(e), mesh,
+      temperature=e.rollout.temperature,
+      num_micro_batches=e.update.num_micro_batches,
+      chunk=e.update.logits_chunk)
+  sampler = engine.Engine(
+      architecture, seed=e.seed, num_slots=e.num_slots,
+      max_prompt=e.rollout.prompt_length,
+      max_tokens=e.rollout.completion_length,
+      steps_per_round=e.rollout.steps_per_round, dtype=dtype,
+      constrain=mesh.constrain)
+  return Parts(e, task, tokenizer, mesh, model, learner, sampler)
+
+
+def optimizer(experiment: config_lib.Experiment):
+  """The RL optimizer; a schedule ends with the run."""
+  o = experiment.optimizer
+  return learner_lib.optimizer_from(
+      o.learning_rate, warmup_steps=o.warmup_steps, schedule=o.schedule,
+      decay_steps=experiment.num_steps * experiment.updates_per_step,
+      b1=o.b1, b2=o.b2, epsilon=o.epsilon, weight_decay=o.weight_decay,
+      max_grad_norm=o.max_grad_norm)
+
+
+def initial_params(parts: Parts) -> Params:
+  """Pretrained weights, or random ones from the seed; laid on the mesh."""
+  shardings = parts.learner.shardings.params
+  if parts.experiment.model.path:
+    return huggingface.load(parts.experiment.model.path, shardings)[1]
+  init = jax.jit(parts.model.init, out_shardings=shardings)
+  return init(jax.random.key(parts.experiment.seed))
+
+
+def prompts(parts: Parts, task: tasks.Task, split: str,
+            indices: Sequence[int]) -> list[Prompt]:
+  """Encodes examples, chat template applied.
+
+  Raises:
+    ValueError: naming the example whose prompt is longer than the sampler's.
+  """
+  examples = task.examples(split)
+  limit = parts.experiment.rollout.prompt_length
+  encoded = []
+  for index in indices:
+    example = examples[int(index)]
+    tokens = parts.tokenizer.encode_prompt(task.messages(example))
+    if len(tokens) > limit:
+      raise ValueError(
+          f'The prompt of {task.name}/{split} example {example["id"]} has '
+          f'{len(tokens)} tokens, and rollout.prompt_length is {limit}. Raise '
+          f'--config.rollout.prompt_length.')
+    encoded.append(Prompt(
+        example['id'], np.asarray(tokens, np.int32),
+        parts.tokenizer.decode(tokens), example))
+  return encoded
+
+
+def rollout_spec(parts: Parts) -> SamplingSpec:
+  """Training draws from the policy itself: no top-p, no top-k."""
+  r = parts.experiment.rollout
+  return SamplingSpec(
+      r.completion_length, parts.tokenizer.stop_ids, r.temperature)
+
+
+def evaluation_spec(parts: Parts) -> SamplingSpec:
+  v = parts.experiment.evaluation
+  return SamplingSpec(
+      parts.experiment.rollout.completion_length, parts.tokenizer.stop_ids,
+      v.temperature, v.top_p, v.top_k)
+
+
+def _architecture(experiment, tokenizer) -> model_config.ModelConfig:
+  """The pretrained model's config, or the config's own for random weights."""
+  e = experiment
+  if not e.model.path:
+    a = e.model.architecture
+    return model_config.ModelConfig(
+        family=a.family, vocab_size=tokenizer.vocab_size,
+        hidden_size=a.hidden_size, num_layers=a.num_layers,
+        num_heads=a.num_heads, num_kv_heads=a.num_kv_heads,
+        head_dim=a.head_dim, intermediate_size=a.intermediate_size,
+        max_positions=a.max_positions, qkv_bias=a.family == 'qwen2',
+        qk_norm=a.family == 'qwen3')
+  config = huggingface.read_config(e.model.path)
+  total = e.rollout.prompt_length + e.rollout.completion_length
+  if total > config.max_positions:
+    raise ValueError(
+        f'rollout.prompt_length + rollout.completion_length = {total} is more '
+        f'than the {config.max_positions} positions of {e.model.path}. Lower '
+        f'one of them.')
+  return config
