@@ -1,0 +1,156 @@
+"""What a run shows while it trains and when it ends, on a terminal or in a log.
+
+On a terminal: one live bar with reward, pass@1, clip fraction and time left.
+Elsewhere: one plain line a step, so that a log file stays a log file.
+"""
+import contextlib
+import logging
+import os
+import time
+from typing import Callable, Iterator, Mapping, NamedTuple, Sequence
+
+import rich.console
+import rich.panel
+import rich.progress
+import rich.table
+import rich.text
+
+# Label: the metric's name.
+SHOWN = {
+    'reward': 'reward',
+    'pass@1': 'pass@1',
+    'clipped': 'clip_ratio/region_mean',
+}
+_log = logging.getLogger(__name__)
+
+
+class Estimate(NamedTuple):
+  """A mean and the ends of its 95% confidence interval."""
+  mean: float
+  low: float
+  high: float
+
+
+class Sample(NamedTuple):
+  """A completion to show: the texts, and what the verifier gave it."""
+  prompt: str
+  completion: str
+  reward: float | None
+
+
+@contextlib.contextmanager
+def bar(
+    total: int, *, done: int = 0, shown: Mapping[str, str] | None = None,
+    console: rich.console.Console | None = None
+) -> Iterator[Callable[[int, Mapping[str, float]], None]]:
+  """Yields `update(step, metrics)`, to be called after each step.
+
+  A metric that a step did not measure keeps its last value; one that was
+  never measured shows as a dash.
+
+  Args:
+    total: steps of the whole run.
+    done: steps that an earlier process did; time left counts from here.
+    shown: label to metric name; None takes SHOWN.
+    console: where to draw; None takes standard output.
+  """
+  shown = SHOWN if shown is None else shown
+  console = console or rich.console.Console()
+  last: dict[str, float] = {}
+  if not console.is_terminal:
+    begun = time.monotonic()
+
+    def write_line(step, metrics):
+      last.update({n: metrics[n] for n in shown.values() if n in metrics})
+      rate = (time.monotonic() - begun) / max(step - done, 1)
+      _log.info('step %d/%d  %s  %s left', step, total, _values(shown, last),
+                _clock(rate * (total - step)))
+
+    yield write_line
+    return
+  columns = (
+      rich.progress.TextColumn('step'), rich.progress.MofNCompleteColumn(),
+      rich.progress.BarColumn(), rich.progress.TextColumn('{task.fields[text]}'),
+      rich.progress.TimeElapsedColumn(), rich.progress.TextColumn('left'),
+      rich.progress.TimeRemainingColumn())
+  with rich.progress.Progress(*columns, console=console) as progress:
+    task = progress.add_task(
+        '', total=total, completed=done, text=_values(shown, last))
+
+    def draw(step, metrics):
+      last.update({n: metrics[n] for n in shown.values() if n in metrics})
+      progress.update(task, completed=step, text=_values(shown, last))
+
+    yield draw
+
+
+def show_comparison(
+    rows: Mapping[str, tuple[Estimate, Estimate]], *,
+    title: str = 'Before and after',
+    console: rich.console.Console | None = None) -> None:
+  """Prints one line a test set: before, after and the change.
+
+  Args:
+    rows: name of the test set (and measure) to its estimates.
+    title: above the table.
+    console: where to print; None takes standard output.
+  """
+  table = rich.table.Table(title=title, caption='[low, high]: 95% confidence')
+  table.add_column('test set')
+  for name in ('before', 'after', 'change'):
+    table.add_column(name, justify='right')
+  for name, (before, after) in rows.items():
+    table.add_row(
+        rich.text.Text(name), rich.text.Text(_interval(before)),
+        rich.text.Text(_interval(after)), f'{after.mean - before.mean:+.3f}')
+  (console or rich.console.Console()).print(table)
+
+
+def show_samples(
+    samples: Sequence[Sample], *,
+    console: rich.console.Console | None = None) -> None:
+  """Prints completions as they are: no markup or control code takes effect."""
+  console = console or rich.console.Console()
+  for sample in samples:
+    graded = 'unscored' if sample.reward is None else f'{sample.reward:g}'
+    text = rich.text.Text.assemble(
+        (printable(sample.prompt), 'dim'), '\n', printable(sample.completion))
+    console.print(rich.panel.Panel(
+        text, title=f'reward {graded}', title_align='left'))
+
+
+def show_paths(
+    paths: Mapping[str, str | os.PathLike], *,
+    console: rich.console.Console | None = None) -> None:
+  """Prints where things lie: one `label  path` a line, never wrapped."""
+  console = console or rich.console.Console()
+  width = max(map(len, paths), default=0)
+  for label, path in paths.items():
+    console.print(
+        rich.text.Text(f'{label:{width}}  {os.fspath(path)}'), soft_wrap=True)
+
+
+def printable(text: str) -> str:
+  """Spells out what a terminal would act on: ESC becomes the four signs \\x1b.
+
+  Models write such bytes; raw, they would move the cursor or color the screen.
+  """
+  return ''.join(
+      sign if sign.isprintable() or sign in '\n\t'
+      else sign.encode('unicode_escape').decode() for sign in text)
+
+
+def _values(shown, last):
+  return '  '.join(
+      f'{label} {last[name]:.3f}' if name in last else f'{label} -'
+      for label, name in shown.items())
+
+
+def _interval(estimate):
+  return f'{estimate.mean:.3f} [{estimate.low:.3f}, {estimate.high:.3f}]'
+
+
+def _clock(seconds):
+  minutes, seconds = divmod(round(seconds), 60)
+  hours, minutes = divmod(minutes, 60)
+  return f'{hours}:{minutes:02}:{seconds:02}'
