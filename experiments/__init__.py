@@ -1,0 +1,1 @@
+"""Programs, each a thin main over rlclip."""
