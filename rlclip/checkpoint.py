@@ -17,8 +17,7 @@ import jax
 import numpy as np
 import orbax.checkpoint as ocp
 
-from rlclip import types
-from rlclip import workdir
+from rlclip import types, workdir
 
 _KEPT = 'Earlier checkpoints are whole.'
 _ITEMS = ('params', 'optimizer', 'metadata')

@@ -27,8 +27,7 @@ from typing import Any, Iterator, Mapping
 import jax
 import tensorboardX
 
-from rlclip import types
-from rlclip import workdir
+from rlclip import types, workdir
 
 # Keys under these prefixes depend on the machine and the moment. All others
 # are bit-equal for the same config, seed and machine, also after a resume.

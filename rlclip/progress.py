@@ -70,7 +70,8 @@ def bar(
     return
   columns = (
       rich.progress.TextColumn('step'), rich.progress.MofNCompleteColumn(),
-      rich.progress.BarColumn(), rich.progress.TextColumn('{task.fields[text]}'),
+      rich.progress.BarColumn(),
+      rich.progress.TextColumn('{task.fields[text]}'),
       rich.progress.TimeElapsedColumn(), rich.progress.TextColumn('left'),
       rich.progress.TimeRemainingColumn())
   with rich.progress.Progress(*columns, console=console) as progress:
