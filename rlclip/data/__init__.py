@@ -1,0 +1,1 @@
+"""Tasks, tokenizers, order, batches, the bank of rollouts; no jax."""

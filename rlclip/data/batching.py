@@ -1,0 +1,171 @@
+"""From scored completions to fixed-size arrays, and how to cut and fill them.
+
+Everything is cut by prompt: the G rows of a group stay together.
+"""
+from typing import Sequence
+
+import numpy as np
+
+from rlclip.types import Batch, Completion, Prompt
+
+# Fields of Batch that stand once a prompt; all others stand once a row.
+_BY_PROMPT = ('prompts', 'prompt_lengths')
+
+
+def make_batch(
+    prompts: Sequence[Prompt],
+    completions: Sequence[Sequence[Completion]],
+    rewards: np.ndarray,
+    advantages: np.ndarray,
+    *,
+    prompt_length: int,
+    completion_length: int,
+    drop_truncated: bool = False,
+) -> Batch:
+  """Pads P prompts and their P * G completions to fixed sizes.
+
+  A row leaves the loss (mask all False, advantage 0) where its reward is nan,
+  where sampling failed, and, by `drop_truncated`, where it ended by length.
+  Its reward is kept, a nan as 0: nan times a zero mask would still be nan.
+
+  Args:
+    prompts: P prompts.
+    completions: [P][G], those of prompt p at p.
+    rewards: float[P, G]; nan where a reward is None.
+    advantages: float[P, G].
+    prompt_length: S, to pad to.
+    completion_length: C, to pad to.
+    drop_truncated: whether completions that ended by length leave the loss.
+
+  Returns:
+    A Batch of numpy arrays. `old_logps` holds the behavior log-probs until the
+    learner recomputes it. `group_mean` is over the rewards that are not nan.
+
+  Raises:
+    ValueError: shapes that disagree, or a sequence longer than its padding.
+  """
+  rewards = np.asarray(rewards, np.float32)
+  advantages = np.asarray(advantages, np.float32)
+  shape = (len(prompts), len(completions[0]) if len(completions) else 0)
+  sizes = {len(group) for group in completions}
+  if (len(completions) != shape[0] or sizes != {shape[1]}
+      or rewards.shape != shape or advantages.shape != shape):
+    raise ValueError(
+        'make_batch needs as many completions for each prompt, and rewards '
+        f'and advantages of shape [P, G]; got {len(prompts)} prompts, '
+        f'{len(completions)} groups of {sorted(sizes)} completions, rewards '
+        f'{rewards.shape}, advantages {advantages.shape}.')
+  rows = [completion for group in completions for completion in group]
+  tokens = [row.tokens for row in rows]
+  lengths = np.array([len(row) for row in tokens])
+  scored = ~np.isnan(rewards).reshape(-1)
+  truncated = np.array([row.finish == 'length' for row in rows])
+  kept = scored & np.array([row.finish != 'error' for row in rows])
+  if drop_truncated:
+    kept &= ~truncated
+  mask = np.arange(completion_length) < lengths[:, None]
+  logps = _pad(
+      [row.logps for row in rows], completion_length, np.float32, 'completion')
+  known = np.where(np.isnan(rewards), 0, rewards)
+  count = np.maximum((~np.isnan(rewards)).sum(1, keepdims=True), 1)
+  group_mean = known.sum(1, keepdims=True) / count
+  return Batch(
+      prompts=_pad(
+          [p.tokens for p in prompts], prompt_length, np.int32, 'prompt'),
+      prompt_lengths=np.array([len(p.tokens) for p in prompts], np.int32),
+      completions=_pad(tokens, completion_length, np.int32, 'completion'),
+      mask=mask & kept[:, None],
+      behavior_logps=logps,
+      old_logps=logps.copy(),
+      advantages=np.where(kept, advantages.reshape(-1), 0).astype(np.float32),
+      rewards=known.reshape(-1),
+      group_mean=np.broadcast_to(group_mean, shape).astype(
+          np.float32).reshape(-1),
+      truncated=truncated)
+
+
+def select(batch: Batch, prompts: np.ndarray) -> Batch:
+  """The batch of some prompts and all their rows.
+
+  Args:
+    batch: P prompts.
+    prompts: int[Q] indices into them, in the order wanted.
+
+  Returns:
+    A batch of Q prompts.
+  """
+  prompts = np.asarray(prompts)
+  size = _group_size(batch)
+  rows = (prompts[:, None] * size + np.arange(size)).reshape(-1)
+  pick = lambda name, array: array[prompts if name in _BY_PROMPT else rows]
+  return Batch(*(pick(n, a) for n, a in zip(Batch._fields, batch)))
+
+
+def minibatches(
+    batch: Batch, num: int, *, order: np.ndarray | None = None) -> list[Batch]:
+  """Cuts a batch into `num` of equal size, groups whole.
+
+  Args:
+    batch: P prompts, P a multiple of `num` (see `pad_groups`).
+    num: parts.
+    order: int[P], a permutation of the prompts; None keeps theirs.
+
+  Returns:
+    `num` batches of P / num prompts.
+
+  Raises:
+    ValueError: P is no multiple of `num`, or `order` no permutation.
+  """
+  size = len(batch.prompts)
+  order = np.arange(size) if order is None else np.asarray(order)
+  if num < 1 or size % num:
+    raise ValueError(
+        f'minibatches needs a number of prompts that {num} divides, got '
+        f'{size}. Change the number of minibatches or pad_groups first.')
+  if not np.array_equal(np.sort(order), np.arange(size)):
+    raise ValueError(
+        f'minibatches needs a permutation of range({size}), got {order}.')
+  return [select(batch, part) for part in np.split(order, num)]
+
+
+def pad_groups(batch: Batch, multiple: int) -> Batch:
+  """Adds empty groups until `multiple` divides the number of prompts.
+
+  An empty group is a prompt of one token 0 with masked completions. It weighs
+  nothing in any mean.
+
+  Args:
+    batch: P prompts.
+    multiple: devices or minibatches to divide over.
+
+  Returns:
+    The batch itself, or a longer one.
+  """
+  size, group = len(batch.prompts), _group_size(batch)
+  missing = -size % multiple
+  if not missing:
+    return batch
+  fill = lambda name, array: np.concatenate([array, np.zeros(
+      (missing * (1 if name in _BY_PROMPT else group), *array.shape[1:]),
+      array.dtype)])
+  padded = Batch(*(fill(n, a) for n, a in zip(Batch._fields, batch)))
+  # Length 1, not 0: the first completion token is predicted by the prompt.
+  padded.prompt_lengths[size:] = 1
+  return padded
+
+
+def _group_size(batch: Batch) -> int:
+  return len(batch.completions) // len(batch.prompts)
+
+
+def _pad(sequences, length: int, dtype, kind: str) -> np.ndarray:
+  """Stacks sequences, padded with zeros on the right."""
+  longest = max(map(len, sequences), default=0)
+  if longest > length:
+    raise ValueError(
+        f'Expected {kind}s of at most {length} tokens, got one of {longest}. '
+        f'Raise {kind}_length or filter the {kind}s.')
+  out = np.zeros((len(sequences), length), dtype)
+  for row, sequence in zip(out, sequences):
+    row[:len(sequence)] = sequence
+  return out
