@@ -1,0 +1,1 @@
+"""The tfds builder of maths problem sets, alone in its package."""
