@@ -58,6 +58,7 @@ class Checkpointer:
           f'max or min, got {keep_last}, {keep_best}, {best_mode!r}.')
     self._directory = pathlib.Path(directory).absolute()
     self._best_metric = best_metric
+    self._worst = -math.inf if best_mode == 'max' else math.inf
     policy = ocp.checkpoint_managers.AnyPreservationPolicy([
         ocp.checkpoint_managers.LatestN(keep_last),
         ocp.checkpoint_managers.BestN(
@@ -71,8 +72,12 @@ class Checkpointer:
               save_decision_policy=(
                   ocp.checkpoint_managers.FixedIntervalPolicy(1)),
               best_fn=self._rank, best_mode=best_mode,  # makes it store metrics
-              cleanup_tmp_directories=not read_only, read_only=read_only))
-    self._worst = -math.inf if best_mode == 'max' else math.inf
+              cleanup_tmp_directories=not read_only, create=not read_only,
+              save_interval_steps=int(not read_only), read_only=read_only),
+          item_handlers={
+              'params': ocp.StandardCheckpointHandler(),
+              'optimizer': ocp.StandardCheckpointHandler(),
+              'metadata': ocp.JsonCheckpointHandler()})
 
   def save(
       self, step: int, state: types.TrainState, metadata: Mapping[str, Any],
@@ -105,9 +110,8 @@ class Checkpointer:
     if step in self.steps():
       _log.info('Checkpoint %d is there already.', step)
       return False
-    measured = None
-    if metrics is not None and self._best_metric in metrics:
-      measured = {self._best_metric: float(metrics[self._best_metric])}
+    value = (metrics or {}).get(self._best_metric)
+    measured = {self._best_metric: None if value is None else float(value)}
     with self._writing(step):
       return self._manager.save(step, metrics=measured, args=ocp.args.Composite(
           params=ocp.args.StandardSave(state.params),
@@ -125,12 +129,12 @@ class Checkpointer:
 
   def best(self) -> int | None:
     """The step with the best metric (the newer of two equal), or None."""
-    ranks = {step: self._manager.metrics(step) for step in self.steps()}
-    ranks = {step: self._rank(m) for step, m in ranks.items() if m}
-    if not ranks:
-      return None
+    ranks = {step: self._rank(self._manager.metrics(step) or {})
+             for step in self.steps()}
+    ranks = {step: rank for step, rank in ranks.items() if rank != self._worst}
     sign = 1 if self._worst < 0 else -1
-    return max(ranks, key=lambda step: (sign * ranks[step], step))
+    return max(
+        ranks, key=lambda step: (sign * ranks[step], step), default=None)
 
   def restore(
       self, abstract_state: types.TrainState,
@@ -175,8 +179,8 @@ class Checkpointer:
 
   def _rank(self, metrics):
     # A NaN would leave the sort undefined.
-    value = metrics.get(self._best_metric, math.nan)
-    return self._worst if math.isnan(value) else value
+    value = metrics.get(self._best_metric)
+    return self._worst if value is None or math.isnan(value) else value
 
   @contextlib.contextmanager
   def _writing(self, step):
@@ -189,6 +193,7 @@ class Checkpointer:
       raise
 
   def _restore(self, wanted, step):
+    self.wait()
     self._manager.reload()
     steps = self.steps()
     if step is not None and step not in steps:
