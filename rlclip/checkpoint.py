@@ -19,7 +19,7 @@ import orbax.checkpoint as ocp
 
 from rlclip import types, workdir
 
-_KEPT = 'Earlier checkpoints are whole.'
+_KEPT = 'Earlier checkpoints are whole. '
 _ITEMS = ('params', 'optimizer', 'metadata')
 _log = logging.getLogger(__name__)
 
@@ -112,7 +112,7 @@ class Checkpointer:
       return False
     value = (metrics or {}).get(self._best_metric)
     measured = {self._best_metric: None if value is None else float(value)}
-    with self._writing(step):
+    with self._writing():
       return self._manager.save(step, metrics=measured, args=ocp.args.Composite(
           params=ocp.args.StandardSave(state.params),
           optimizer=ocp.args.StandardSave(
@@ -169,12 +169,12 @@ class Checkpointer:
 
   def wait(self) -> None:
     """Blocks until the last `save` is on disk; raises its error."""
-    with self._writing('the last'):
+    with self._writing():
       self._manager.wait_until_finished()
 
   def close(self) -> None:
     """Waits, then ends the threads."""
-    with self._writing('the last'):
+    with self._writing():
       self._manager.close()
 
   def _rank(self, metrics):
@@ -183,9 +183,9 @@ class Checkpointer:
     return self._worst if value is None or math.isnan(value) else value
 
   @contextlib.contextmanager
-  def _writing(self, step):
+  def _writing(self):
     try:
-      with workdir.disk_errors(f'{self._directory} (checkpoint {step})', _KEPT):
+      with workdir.disk_errors(self._directory, _KEPT):
         yield
     except OSError:
       # orbax takes a failed save, and what it would have replaced, for done.

@@ -134,7 +134,7 @@ class Writer:
           'Gather what belongs to one step and write it once.')
     line = (_encode(step, metrics) + '\n').encode()
     size = os.fstat(self._file).st_size
-    with workdir.disk_errors(self._path, 'The lines before are whole.'):
+    with workdir.disk_errors(self._path, 'The lines before are whole. '):
       try:
         if os.write(self._file, line) != len(line):
           os.write(self._file, line[-1:])  # names the reason as an OSError

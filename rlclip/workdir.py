@@ -5,6 +5,7 @@
 """
 import contextlib
 import dataclasses
+import datetime
 import errno
 import fcntl
 import fnmatch
@@ -177,7 +178,7 @@ def disk_errors(path: str | os.PathLike, kept: str = '') -> Iterator[None]:
 
   Args:
     path: what is being written.
-    kept: a sentence on what is left whole, for the message.
+    kept: a sentence (and a space) on what is left whole, for the message.
 
   Raises:
     OSError: with the original errno (ENOSPC, EDQUOT, EFBIG), also where a
@@ -190,9 +191,24 @@ def disk_errors(path: str | os.PathLike, kept: str = '') -> Iterator[None]:
     if code is None:
       raise
     raise OSError(
-        code, f'Cannot write {path}: {_DISK_ERRORS[code]}. {kept} Make room '
+        code, f'Cannot write {path}: {_DISK_ERRORS[code]}. {kept}Make room '
         'there and run the same command again; it continues from the last '
         'good checkpoint') from error
+
+
+def next_folder(path: str | os.PathLike) -> pathlib.Path:
+  """Returns the folder of an unfinished run at `path`, or a new one's.
+
+  That is `path` itself or, once its run is finished, `path` with the date and
+  time added; of several dated ones the newest counts. A run is finished when
+  metrics.jsonl reaches the num_steps of config.json.
+  """
+  path = pathlib.Path(path)
+  newest = max(path.parent.glob(f'{path.name}-2*'), default=path)
+  if not _is_finished(RunFolder(newest)):
+    return newest
+  now = datetime.datetime.now().strftime('%Y%m%d-%H%M%S')
+  return path.with_name(f'{path.name}-{now}')
 
 
 def versions() -> dict[str, str]:
@@ -214,6 +230,17 @@ def flatten(config: Mapping[str, Any], prefix: str = '') -> dict[str, Any]:
     else:
       leaves[f'{prefix}{name}'] = value
   return leaves
+
+
+def _is_finished(folder):
+  if not (folder.config.exists() and folder.metrics.exists()):
+    return False
+  lines = folder.metrics.read_bytes().splitlines()
+  try:
+    last = json.loads(lines[-1])['step']
+  except (IndexError, ValueError):  # no line yet, or a torn one
+    return False
+  return last >= _read_config(folder.config)['num_steps']
 
 
 def _keep_config(folder, config, may_differ):
@@ -316,3 +343,7 @@ def _disk_error(error):
         return code
     error = error.__cause__ or error.__context__
   return None
+
+
+if __name__ == '__main__':  # for the Makefile: which folder to train in
+  print(next_folder(sys.argv[1]))
