@@ -113,7 +113,9 @@ class Writer:
     self._tensorboard = self._wandb = None
     if tensorboard:
       self._tensorboard = tensorboardX.SummaryWriter(
-          str(folder.tensorboard), purge_step=keep_through + 1)
+          str(folder.tensorboard), purge_step=keep_through + 1,
+          # Names hold seconds only: a quick restart would write over a file.
+          filename_suffix=f'.{time.time_ns()}')
     if wandb is not None:
       self._wandb = _start_wandb(folder, wandb)
 
