@@ -1,1 +1,1 @@
-"""Programs, each a thin main over rlclip."""
+"""Command-line programs: thin mains over rlclip."""

@@ -1,9 +1,8 @@
 """Builds the parts of a run from its Experiment, for training and tools."""
-from typing import NamedTuple, Sequence
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from rlclip import config as config_lib
 from rlclip import learner as learner_lib
@@ -12,8 +11,9 @@ from rlclip.data import tasks
 from rlclip.data import tokenizer as tokenizer_lib
 from rlclip.models import config as model_config
 from rlclip.models import huggingface, transformer
+from rlclip.rewards import pool as pool_lib
 from rlclip.sampler import engine
-from rlclip.types import Params, Prompt, SamplingSpec
+from rlclip.types import Params, Prompt, SamplingSpec, TrainState
 
 
 class Parts(NamedTuple):
@@ -23,6 +23,7 @@ class Parts(NamedTuple):
   tokenizer: tokenizer_lib.Tokenizer
   partitioner: partitioning.Partitioner
   model: transformer.Model
+  loss_spec: losses.LossSpec
   learner: learner_lib.Learner
   sampler: engine.Engine
 
@@ -34,8 +35,8 @@ def build(experiment: config_lib.Experiment) -> Parts:
     ValueError: where the parts do not fit one another.
   """
   e = experiment
-  task = tasks.get(e.task.name, data_dir=e.task.data_dir or None,
-                   **e.task.options)
+  task = tasks.get(
+      e.task.name, **{**_data_dir(e, e.task.name), **e.task.options})
   tokenizer = (tokenizer_lib.load(e.model.path) if e.model.path else
                tokenizer_lib.character_tokenizer(task.alphabet))
   architecture = _architecture(e, tokenizer)
@@ -44,8 +45,9 @@ def build(experiment: config_lib.Experiment) -> Parts:
   model = transformer.make(
       architecture, dtype=dtype, remat=e.model.remat,
       constrain=mesh.constrain)
+  spec = e.loss_spec
   learner = learner_lib.make(
-      model, losses.make(e.loss_spec), optimizer(e), mesh,
+      model, losses.make(spec), optimizer(e), mesh,
       temperature=e.rollout.temperature,
       num_micro_batches=e.update.num_micro_batches,
       chunk=e.update.logits_chunk)
@@ -55,7 +57,7 @@ def build(experiment: config_lib.Experiment) -> Parts:
       max_tokens=e.rollout.completion_length,
       steps_per_round=e.rollout.steps_per_round, dtype=dtype,
       constrain=mesh.constrain)
-  return Parts(e, task, tokenizer, mesh, model, learner, sampler)
+  return Parts(e, task, tokenizer, mesh, model, spec, learner, sampler)
 
 
 def optimizer(experiment: config_lib.Experiment):
@@ -77,28 +79,40 @@ def initial_params(parts: Parts) -> Params:
   return init(jax.random.key(parts.experiment.seed))
 
 
-def prompts(parts: Parts, task: tasks.Task, split: str,
-            indices: Sequence[int]) -> list[Prompt]:
-  """Encodes examples, chat template applied.
+def abstract_state(parts: Parts) -> TrainState:
+  """Shapes, dtypes and shardings of the train state, to restore into."""
+  shapes = jax.eval_shape(
+      lambda key: parts.learner.init(parts.model.init(key)),
+      jax.random.key(0))
+  return jax.tree.map(
+      lambda leaf, sharding: jax.ShapeDtypeStruct(
+          leaf.shape, leaf.dtype, sharding=sharding),
+      shapes, parts.learner.shardings)
 
-  Raises:
-    ValueError: naming the example whose prompt is longer than the sampler's.
-  """
-  examples = task.examples(split)
-  limit = parts.experiment.rollout.prompt_length
-  encoded = []
-  for index in indices:
-    example = examples[int(index)]
-    tokens = parts.tokenizer.encode_prompt(task.messages(example))
-    if len(tokens) > limit:
-      raise ValueError(
-          f'The prompt of {task.name}/{split} example {example["id"]} has '
-          f'{len(tokens)} tokens, and rollout.prompt_length is {limit}. Raise '
-          f'--config.rollout.prompt_length.')
-    encoded.append(Prompt(
-        example['id'], np.asarray(tokens, np.int32),
-        parts.tokenizer.decode(tokens), example))
-  return encoded
+
+def pool(parts: Parts) -> pool_lib.Pool:
+  """Verifier processes for the tasks of the run."""
+  r = parts.experiment.reward
+  return pool_lib.Pool(
+      num_workers=r.num_workers, deadline=r.deadline, on_failure=r.on_failure)
+
+
+def evaluation_tasks(parts: Parts) -> dict[str, tasks.Task]:
+  """The training task, whose test split is always evaluated, and others."""
+  e = parts.experiment
+  others = {
+      name: tasks.get(name, **_data_dir(e, name)) for name in e.evaluation.tasks}
+  return {e.task.name: parts.task, **others}
+
+
+def test_prompts(parts: Parts, task: tasks.Task) -> list[Prompt]:
+  """The first problems of a task's test split, as many as are asked for."""
+  e = parts.experiment
+  size = len(task.examples('test'))
+  return rollouts.encode(
+      task, parts.tokenizer, 'test',
+      range(min(size, e.evaluation.num_problems or size)),
+      limit=e.rollout.prompt_length)
 
 
 def rollout_spec(parts: Parts) -> SamplingSpec:
@@ -113,6 +127,13 @@ def evaluation_spec(parts: Parts) -> SamplingSpec:
   return SamplingSpec(
       parts.experiment.rollout.completion_length, parts.tokenizer.stop_ids,
       v.temperature, v.top_p, v.top_k)
+
+
+def _data_dir(experiment, name) -> dict[str, str]:
+  """Where the data sets lie, for those tasks that read any."""
+  takes = 'data_dir' in tasks.options_of(name)
+  given = experiment.task.data_dir
+  return {'data_dir': given} if takes and given else {}
 
 
 def _architecture(experiment, tokenizer) -> model_config.ModelConfig:

@@ -66,7 +66,8 @@ def arithmetic(
   return tasks.Task(
       name='arithmetic', reward='arithmetic', splits=tuple(sizes),
       examples=examples, messages=lambda e: e['problem'],
-      gold=lambda e: e['answer'], demonstration=demonstration)
+      gold=lambda e: e['answer'], demonstration=demonstration,
+      alphabet=ALPHABET)
 
 
 def demonstration(

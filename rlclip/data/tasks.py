@@ -30,6 +30,8 @@ class Task:
     gold: from an example to the right answer, as the reward expects it.
     demonstration: `(example, rng, slip_rate) -> completion`, a worked answer
       for supervised learning; None where the task has none.
+    alphabet: characters of its prompts and answers, for a character
+      tokenizer; empty where texts are open.
   """
   name: str
   reward: str
@@ -38,6 +40,7 @@ class Task:
   messages: Callable[[Example], str | Messages]
   gold: Callable[[Example], str]
   demonstration: Callable[..., str] | None = None
+  alphabet: str = ''
 
 
 _REGISTRY: Registry[Callable[..., Task]] = Registry('task', 'rlclip.data')

@@ -1,0 +1,29 @@
+"""Trains an experiment: python -m experiments.train --config=F --workdir=D."""
+import sys
+
+from absl import app, flags
+from ml_collections import config_flags
+
+_CONFIG = config_flags.DEFINE_config_file(
+    'config', None, 'An experiment, as configs/quickstart.py.',
+    lock_config=True)
+_WORKDIR = flags.DEFINE_string(
+    'workdir', None, "The run's folder; a run that ended early continues.")
+flags.mark_flags_as_required(['config', 'workdir'])
+
+
+def main(argv):
+  if len(argv) > 1:
+    raise app.UsageError(f'Unknown arguments: {argv[1:]}.')
+  # Here, not above: --help should not wait for jax.
+  from rlclip import config, train
+  try:
+    experiment = config.resolve(_CONFIG.value)
+    train.train(experiment, _WORKDIR.value)
+  except (ValueError, OSError, train.NonfiniteGradient) as error:
+    # What the user can mend needs its message, not our stack; log.txt has it.
+    sys.exit(f'{type(error).__name__}: {error}')
+
+
+if __name__ == '__main__':
+  app.run(main)

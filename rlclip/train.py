@@ -1,0 +1,260 @@
+"""The spine: from an Experiment to a trained, evaluated, resumable policy."""
+import logging
+import os
+from typing import Any, Mapping
+
+import jax
+import numpy as np
+
+from rlclip import (assembly, checkpoint, evaluation, metrics, progress,
+                    rollouts, warm_start, workdir)
+from rlclip import config as config_lib
+from rlclip.data import bank, batching, order
+from rlclip.rewards import pool as pool_lib
+from rlclip.types import Mean, Params
+
+_log = logging.getLogger(__name__)
+
+
+class NonfiniteGradient(RuntimeError):
+  """A gradient had a NaN or an infinity; the state on disk is good."""
+
+
+def train(experiment: config_lib.Experiment,
+          path: str | os.PathLike) -> dict[str, Any]:
+  """Trains, or continues a run that ended early, in the folder `path`.
+
+  Killed at any moment and called again with the same experiment, it goes on
+  from the last checkpoint and ends as if it had never been killed.
+
+  Args:
+    experiment: the resolved config.
+    path: the run's folder; see workdir.
+
+  Returns:
+    The last step's metrics.
+
+  Raises:
+    NonfiniteGradient: with the step, and where the last good checkpoint is.
+    ValueError: where experiment, data or folder do not fit one another.
+  """
+  for name, size in experiment.sizes().items():
+    print(f'{name:26} {size:>12,}')
+  with workdir.open_run(path, config_lib.as_dict(experiment)) as folder:
+    parts = assembly.build(experiment)
+    with assembly.pool(parts) as pool, _Run(parts, pool, folder) as run:
+      run.start()
+      run.loop()
+      run.finish()
+      return run.last
+
+
+class _Run:
+  """One process's work on a run; holds what has state on the host."""
+
+  def __init__(self, parts: assembly.Parts, pool: pool_lib.Pool,
+               folder: workdir.RunFolder):
+    e = parts.experiment
+    self.parts, self.pool, self.folder = parts, pool, folder
+    self.last: dict[str, float] = {}
+    self.phase = metrics.Phases()
+    self.compilations = metrics.Compilations()
+    self.checkpoints = checkpoint.Checkpointer(
+        folder.checkpoints, keep_last=e.checkpoint.keep_last,
+        keep_best=int(e.checkpoint.keep_best))
+    self.writer = None
+
+  def __enter__(self):
+    return self
+
+  def __exit__(self, kind, error, traceback):
+    self.compilations.close()
+    if self.writer is not None:
+      self.writer.close()
+    self.checkpoints.close()
+
+  # ------------------------------------------------------------- start
+
+  def start(self):
+    """Restores the newest checkpoint, or makes and saves step 0."""
+    e, learner = self.parts.experiment, self.parts.learner
+    begun = self.checkpoints.latest()
+    if begun is None:
+      self._open_writer(keep_through=-1)
+      params = assembly.initial_params(self.parts)
+      if e.warm_start.num_steps:
+        with self.phase('warm_start'):
+          params = warm_start.run(self.parts, params)
+      self.state = learner.init(params)
+      del params  # the learner has its own copy
+      self.step = 0
+      self._keep_reference()
+      self._load_sampler()
+      self._close_step({})
+    else:
+      abstract = assembly.abstract_state(self.parts)
+      restored = self.checkpoints.restore(abstract)
+      self.step, self.state = restored.step, restored.state
+      self._open_writer(keep_through=self.step)
+      self._keep_reference()
+      self._load_sampler()
+      _log.info('Continuing from step %d.', self.step)
+
+  # -------------------------------------------------------------- loop
+
+  def loop(self):
+    """Sample, reward, update, until the last step."""
+    e = self.parts.experiment
+    shown = {'reward': 'reward', 'pass@1': f'eval/{e.task.name}/pass@1',
+             'clipped': 'clip_ratio/region_mean'}
+    with progress.bar(e.num_steps, done=self.step, shown=shown) as show:
+      while self.step < e.num_steps:
+        self.step += 1
+        collected = self._collect()
+        updates = self._update(collected)
+        self._load_sampler()
+        self._close_step({**rollouts.statistics(collected), **updates})
+        show(self.step, self.last)
+
+  def _keep_reference(self):
+    """The initial policy, where a penalty needs it; on disk for a resume."""
+    self.reference: Params | None = None
+    if not self.parts.loss_spec.needs_reference:
+      return
+    keeper = checkpoint.Checkpointer(
+        self.folder.path / 'reference', keep_last=1, keep_best=0)
+    if self.step == 0:
+      keeper.save(0, self.state._replace(opt_state={}), {})
+    keeper.wait()
+    shapes = assembly.abstract_state(self.parts).params
+    _, self.reference, _ = keeper.restore_params(shapes)
+    keeper.close()
+
+  def _open_writer(self, keep_through):
+    project = self.parts.experiment.logging.wandb_project
+    self.writer = metrics.Writer(
+        self.folder, keep_through=keep_through,
+        tensorboard=self.parts.experiment.logging.tensorboard,
+        wandb={'project': project} if project else None)
+
+  def _collect(self) -> rollouts.Collected:
+    """One group of answers for each prompt of this step."""
+    parts, e = self.parts, self.parts.experiment
+    size = len(parts.task.examples('train'))
+    indices = order.indices_at(
+        self.step - 1, e.rollout.num_prompts, size, seed=e.seed)
+    prompts = rollouts.encode(
+        parts.task, parts.tokenizer, 'train', indices,
+        limit=e.rollout.prompt_length)
+    return rollouts.collect(
+        parts.sampler, self.pool, parts.tokenizer.decode, prompts,
+        assembly.rollout_spec(parts), group_size=e.rollout.group_size,
+        first_id=(self.step - 1) * e.num_rows, phase=self.phase)
+
+  def _update(self, collected: rollouts.Collected) -> dict[str, float]:
+    """All optimizer updates of one rollout batch; writes it to the bank."""
+    parts, e, spec = self.parts, self.parts.experiment, self.parts.loss_spec
+    batch = rollouts.batch(
+        collected, advantage=spec.advantage,
+        prompt_length=e.rollout.prompt_length,
+        completion_length=e.rollout.completion_length,
+        drop_truncated=e.update.drop_truncated)
+    with self.phase('update'):
+      if spec.needs_old:
+        stats = parts.learner.score(self.state.params, self._put(batch))
+        batch = batch._replace(old_logps=np.asarray(stats.logps))
+      totals: list[Mapping[str, Mean]] = []
+      for epoch in range(e.update.num_epochs):
+        rng = np.random.default_rng((e.seed, self.step, epoch))
+        mini_batches = batching.minibatches(
+            batch, e.update.num_mini_batches,
+            order=rng.permutation(e.rollout.num_prompts))
+        for mini_batch in mini_batches:
+          self.state, means = parts.learner.update(
+              self.state, self.reference, self._put(mini_batch))
+          totals.append(means)
+      totals = jax.device_get(totals)  # waits for the updates
+    self._check_finite(totals)
+    with self.phase('bank'):
+      bank.write(
+          self.folder.rollouts / bank.file_name(self.step),
+          rollouts.bank_rows(collected, batch, self.step),
+          run={'temperature': e.rollout.temperature,
+               'stop_ids': parts.tokenizer.stop_ids})
+    return metrics.to_floats(
+        jax.tree.map(lambda *leaves: sum(leaves), *totals))
+
+  def _put(self, batch):
+    return jax.device_put(batch, self.parts.partitioner.batch_shardings(batch))
+
+  def _load_sampler(self):
+    with self.phase('sync'):
+      self.parts.sampler.load_weights(self.state.params, self.step)
+
+  def _check_finite(self, totals):
+    bad = [i for i, means in enumerate(totals) if means['nonfinite'].total > 0]
+    if bad:
+      self.checkpoints.wait()
+      raise NonfiniteGradient(
+          f'The gradient of update {bad[0] + 1} of {len(totals)} in step '
+          f'{self.step} is not finite. The last good checkpoint is '
+          f'{self.folder.checkpoints / str(self.checkpoints.latest())}. Lower '
+          f'--config.optimizer.learning_rate, or look at the batch in the '
+          f'rollout bank.')
+
+  # ------------------------------------------------- end of every step
+
+  def _close_step(self, values: dict[str, float]):
+    """Evaluates and checkpoints where it is time, and writes the metrics."""
+    e = self.parts.experiment
+    ends = self.step in (0, e.num_steps)
+    if ends or (e.evaluation.every and self.step % e.evaluation.every == 0):
+      with self.phase('eval'):
+        values = {**values, **self._evaluate()}
+    self.last = {**values, **self.phase.take(), **self.compilations.take()}
+    self.writer.write(self.step, self.last)
+    if ends or self.step % e.checkpoint.every == 0:
+      with self.phase('checkpoint'):
+        self.writer.flush()
+        main = f'eval/{e.task.name}/pass@1'
+        self.checkpoints.save(
+            self.step, self.state,
+            {'config': config_lib.as_dict(e), 'versions': workdir.versions()},
+            {'pass@1': values[main]} if main in values else None)
+
+  def _evaluate(self) -> dict[str, float]:
+    values = {}
+    for name, task in assembly.evaluation_tasks(self.parts).items():
+      result = evaluation.run(
+          self.parts.sampler, self.pool, self.parts.tokenizer.decode,
+          assembly.test_prompts(self.parts, task),
+          assembly.evaluation_spec(self.parts),
+          num_samples=self.parts.experiment.evaluation.num_samples,
+          phase=self.phase)
+      evaluation.write(self.folder.evaluation(name, self.step), result)
+      values |= {f'eval/{name}/{measure}': estimate.value
+                 for measure, estimate in evaluation.summary(result).items()}
+    return values
+
+  # ------------------------------------------------------------ finish
+
+  def finish(self):
+    """Shows what the run did, and where everything lies."""
+    self.checkpoints.wait()
+    rows, name = {}, self.parts.experiment.task.name
+    for task in assembly.evaluation_tasks(self.parts):
+      before, after = (
+          evaluation.read(self.folder.evaluation(task, step))
+          for step in (0, self.parts.experiment.num_steps))
+      for measure, estimate in evaluation.summary(after).items():
+        rows[f'{task} {measure}'] = evaluation.summary(before)[measure], estimate
+    progress.show_comparison(rows)
+    answers = evaluation.read(
+        self.folder.evaluation(name, self.parts.experiment.num_steps))
+    progress.show_samples([
+        progress.Sample(a.prompt, a.completion, a.score) for a in answers[:2]])
+    progress.show_paths({
+        'metrics': self.folder.metrics,
+        'TensorBoard': self.folder.tensorboard,
+        'checkpoint': self.folder.checkpoints / str(self.checkpoints.latest()),
+        'rollouts': self.folder.rollouts})
