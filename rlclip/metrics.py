@@ -23,6 +23,7 @@ import os
 import pathlib
 import time
 from typing import Any, Iterator, Mapping
+import uuid
 
 import jax
 import tensorboardX
@@ -289,7 +290,7 @@ def _start_wandb(folder, arguments):
   # The same run goes on after a resume: its id is kept beside its numbers.
   path = folder.path / 'wandb_id.txt'
   if not path.exists():
-    workdir.write_atomically(path, wandb.util.generate_id())
+    workdir.write_atomically(path, uuid.uuid4().hex[:8])
   run = wandb.init(
       id=path.read_text().strip(), resume='allow', dir=str(folder.path),
       **arguments)
