@@ -66,3 +66,31 @@ class Registry(Generic[T]):
     package, self._package = importlib.import_module(self._package), None
     for module in pkgutil.iter_modules(package.__path__):
       importlib.import_module(f'{package.__name__}.{module.name}')
+
+
+def parse(text: str) -> tuple[str, dict[str, float]]:
+  """Splits 'alpha(order=0.5)' into a name and its numbers.
+
+  A name with its hyperparameters in one string is hashable, comparable and
+  fits a command line.
+
+  Raises:
+    ValueError: if the text is neither `name` nor `name(key=number, ...)`.
+  """
+  name, bracket, rest = text.partition('(')
+  if not bracket:
+    return name, {}
+  hyper = {}
+  pairs = rest.rstrip().removesuffix(')').split(',')
+  for pair in filter(str.strip, pairs if rest.rstrip().endswith(')') else ()):
+    key, _, value = pair.partition('=')
+    try:
+      hyper[key.strip()] = float(value)
+    except ValueError:
+      hyper.clear()
+      break
+  if not hyper:
+    raise ValueError(
+        f'Expected a name, or a name with numbers as in '
+        f"'alpha(order=0.5)', got {text!r}.")
+  return name.strip(), hyper

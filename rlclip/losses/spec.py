@@ -1,0 +1,115 @@
+"""One point of the space of rules: a value on every axis, checked together."""
+import dataclasses
+from typing import Any
+
+from rlclip.losses import mismatch as mismatch_lib
+from rlclip.losses import reduce
+from rlclip.losses.penalty import Penalty
+from rlclip.trust_region import bounds as bounds_lib
+from rlclip.trust_region import gates, levels
+
+ANCHORS = ('behavior', 'old')
+
+
+@dataclasses.dataclass(frozen=True)
+class LossSpec:
+  """An update rule. Frozen, hashable, comparable; no arrays.
+
+  Attributes:
+    bounds: how [low, high] is drawn, from trust_region.bounds; None with a
+      gate that reads none.
+    gate: what leaving it does, from trust_region.gates.
+    level: whose ratio it is: 'token' or 'sequence'.
+    anchor: the policy under the ratio: 'behavior' (the sampler's log-probs) or
+      'old' (the learner's own at the batch's weights).
+    penalty: a Penalty, or None.
+    mismatch: a correction from losses.mismatch, or None.
+    reduction: from losses.reduce.
+    advantage: a name in rlclip.advantages, for whoever makes the batch.
+
+  Raises:
+    ValueError: for an axis of the wrong kind, an option that would have no
+      effect, or values that exclude one another.
+  """
+  bounds: Any = bounds_lib.Fixed()
+  gate: Any = gates.PessimisticMin()
+  level: str = 'token'
+  anchor: str = 'behavior'
+  penalty: Penalty | None = None
+  mismatch: Any = None
+  reduction: Any = reduce.SequenceMean()
+  advantage: str = 'group_zscore'
+
+  def __post_init__(self):
+    levels.get(self.level)
+    if self.anchor not in ANCHORS:
+      raise ValueError(
+          f'anchor must be one of {", ".join(ANCHORS)}, got {self.anchor!r}.')
+    _check_kind('gate', self.gate, gates.REGISTRY, optional=False)
+    _check_kind('bounds', self.bounds, bounds_lib.REGISTRY)
+    _check_kind('mismatch', self.mismatch, mismatch_lib.REGISTRY)
+    _check_kind('reduction', self.reduction, reduce.REGISTRY, optional=False)
+    if not (self.penalty is None or isinstance(self.penalty, Penalty)):
+      raise ValueError(
+          f'penalty must be a losses.Penalty or None, got {self.penalty!r}.')
+    self._check_bounds()
+    self._check_combinations()
+
+  @property
+  def needs_reference(self) -> bool:
+    """Whether the loss reads the reference policy's log-probs."""
+    return self.penalty is not None and self.penalty.toward == 'reference'
+
+  @property
+  def needs_old(self) -> bool:
+    """Whether the learner has to recompute the log-probs of its batch."""
+    return self.anchor == 'old'
+
+  @property
+  def needs_rewards(self) -> bool:
+    """Whether the loss reads rewards and their group means."""
+    return self.bounds is not None and self.bounds.needs_rewards
+
+  def _check_bounds(self):
+    if self.gate.uses_bounds and self.bounds is None:
+      raise ValueError(
+          f'Gate {self.gate} needs bounds, got None. Give some, or take '
+          f"gate 'none'.")
+    if not self.gate.uses_bounds and self.bounds is not None:
+      raise ValueError(
+          f'Gate {self.gate} reads no bounds, so {self.bounds} would have no '
+          f'effect. Set bounds=None.')
+    if (isinstance(self.bounds, bounds_lib.FixedBySign) and not
+        isinstance(self.gate, (gates.Unconditional, gates.ClippedWeight))):
+      raise ValueError(
+          f'Gate {self.gate} reads eps_low where A < 0 and eps_high where '
+          f'A > 0, so the other two of {self.bounds} would have no effect. Use '
+          f"Fixed bounds, or the gate 'unconditional'.")
+
+  def _check_combinations(self):
+    if self.mismatch is not None and self.anchor != 'old':
+      raise ValueError(
+          f'{self.mismatch} corrects old / behavior, and anchor='
+          f"'{self.anchor}' has the whole ratio to the sampler already. Set "
+          f"anchor='old' or mismatch=None.")
+    if self.penalty is not None and self.penalty.placement == 'inside' and (
+        not self.gate.takes_inside):
+      raise ValueError(
+          f"Gate {self.gate} takes no penalty inside the advantage. Set "
+          f"placement='beside'.")
+    if self.level != 'token' and isinstance(
+        self.gate, (gates.GeometricMean, gates.Unweighted)):
+      raise ValueError(
+          f"Gate {self.gate} works on tokens, got level {self.level!r}. Set "
+          f"level='token'.")
+
+
+def _check_kind(axis, value, registry, optional=True):
+  """Whether a value's class is registered on this axis."""
+  if value is None and optional:
+    return
+  if not any(type(value) is registry[name] for name in registry):
+    raise ValueError(
+        f'{axis} must be an instance of one of '
+        f'{", ".join(registry[name].__name__ for name in registry)}'
+        f'{" or None" if optional else ""}, got {value!r}.')
