@@ -15,8 +15,8 @@ SHELL := /bin/bash
 SEED ?= 0
 RLCLIP_DATA ?= ../shared/data
 export RLCLIP_DATA
-# The CPU build: it sorts above the CUDA build of several GB on PyPI.
-TORCH_SPEC ?= torch --extra-index-url https://download.pytorch.org/whl/cpu
+# May be any requirement: a CPU build saves several GB where one is at hand.
+TORCH_SPEC ?= torch
 TEST_ARGS ?=
 
 VENV := .venv

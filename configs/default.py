@@ -57,7 +57,7 @@ def get_config():
   r.num_slots = 0  # completions decoded at once; 0 takes all of a step
   r.steps_per_round = 16  # tokens a slot draws before the host looks
 
-  c.update = u = config_dict.ConfigDict()
+  c.learner = u = config_dict.ConfigDict()
   u.num_mini_batches = 1  # optimizer updates a pass over the rollout batch
   u.num_epochs = 1  # passes over the rollout batch
   u.num_micro_batches = 1  # parts of a mini-batch, accumulated

@@ -12,7 +12,7 @@ from absl import app, flags
 import orbax.checkpoint as ocp
 
 from rlclip.models import config as config_lib
-from rlclip.models import huggingface
+from rlclip.models import huggingface, layout
 
 _SOURCE = flags.DEFINE_string(
     'source', None, 'Hugging Face folder, hub id, .gguf file, or a folder '
@@ -40,7 +40,7 @@ def load(source, scratch):
     config = huggingface.read_config(folder)
     with ocp.StandardCheckpointer() as checkpointer:
       params = checkpointer.restore(
-          weights, huggingface.abstract_params(config))
+          weights, layout.abstract_params(config))
   else:
     config, params = huggingface.load(folder)
   has_tokenizer = bool(huggingface.tokenizer_files(folder))

@@ -6,7 +6,7 @@
 import pathlib
 import sys
 
-from absl import app, flags
+from absl import app, flags, logging
 from ml_collections import config_flags
 
 _CONFIG = config_flags.DEFINE_config_file(
@@ -27,6 +27,7 @@ def main(argv):
     raise app.UsageError('--tasks is needed, and no positional arguments.')
   if (_WORKDIR.value is None) == (_MODEL.value is None):
     raise app.UsageError('Give one of --workdir and --model.')
+  logging.set_verbosity(logging.WARNING)  # orbax tells all it does
   from rlclip import config, evaluate_model
   raw = _CONFIG.value
   if _MODEL.value:

@@ -1,7 +1,7 @@
 """Trains an experiment: python -m experiments.train --config=F --workdir=D."""
 import sys
 
-from absl import app, flags
+from absl import app, flags, logging
 from ml_collections import config_flags
 
 _CONFIG = config_flags.DEFINE_config_file(
@@ -15,6 +15,7 @@ flags.mark_flags_as_required(['config', 'workdir'])
 def main(argv):
   if len(argv) > 1:
     raise app.UsageError(f'Unknown arguments: {argv[1:]}.')
+  logging.set_verbosity(logging.WARNING)  # orbax tells all it does
   # Here, not above: --help should not wait for jax.
   from rlclip import config, train
   try:

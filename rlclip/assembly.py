@@ -6,7 +6,7 @@ import jax.numpy as jnp
 
 from rlclip import config as config_lib
 from rlclip import learner as learner_lib
-from rlclip import losses, partitioning
+from rlclip import losses, partitioning, rollouts
 from rlclip.data import tasks
 from rlclip.data import tokenizer as tokenizer_lib
 from rlclip.models import config as model_config
@@ -49,8 +49,8 @@ def build(experiment: config_lib.Experiment) -> Parts:
   learner = learner_lib.make(
       model, losses.make(spec), optimizer(e), mesh,
       temperature=e.rollout.temperature,
-      num_micro_batches=e.update.num_micro_batches,
-      chunk=e.update.logits_chunk)
+      num_micro_batches=e.learner.num_micro_batches,
+      chunk=e.learner.logits_chunk)
   sampler = engine.Engine(
       architecture, seed=e.seed, num_slots=e.num_slots,
       max_prompt=e.rollout.prompt_length,
@@ -90,11 +90,12 @@ def abstract_state(parts: Parts) -> TrainState:
       shapes, parts.learner.shardings)
 
 
-def pool(parts: Parts) -> pool_lib.Pool:
-  """Verifier processes for the tasks of the run."""
-  r = parts.experiment.reward
+def pool(experiment: config_lib.Experiment, reward: str) -> pool_lib.Pool:
+  """Verifier processes for one reward function."""
+  r = experiment.reward
   return pool_lib.Pool(
-      num_workers=r.num_workers, deadline=r.deadline, on_failure=r.on_failure)
+      {reward: 1.0}, num_workers=r.num_workers, deadline_s=r.deadline,
+      on_failure=r.on_failure)
 
 
 def evaluation_tasks(parts: Parts) -> dict[str, tasks.Task]:

@@ -1,4 +1,4 @@
-"""Statistics of evaluations: pass@k, mean@k and their 95% intervals.
+"""Evaluation with any sampler: pass@k, mean@k and their 95% intervals.
 
 The unit of chance is the problem: samples of one problem are not independent,
 so intervals resample problems, never samples.

@@ -15,6 +15,8 @@ import rich.progress
 import rich.table
 import rich.text
 
+from rlclip import evaluate
+
 # Label: the metric's name.
 SHOWN = {
     'reward': 'reward',
@@ -22,13 +24,6 @@ SHOWN = {
     'clipped': 'clip_ratio/region_mean',
 }
 _log = logging.getLogger(__name__)
-
-
-class Estimate(NamedTuple):
-  """A mean and the ends of its 95% confidence interval."""
-  mean: float
-  low: float
-  high: float
 
 
 class Sample(NamedTuple):
@@ -86,7 +81,7 @@ def bar(
 
 
 def show_comparison(
-    rows: Mapping[str, tuple[Estimate, Estimate]], *,
+    rows: Mapping[str, tuple[evaluate.Estimate, evaluate.Estimate]], *,
     title: str = 'Before and after',
     console: rich.console.Console | None = None) -> None:
   """Prints one line a test set: before, after and the change.
@@ -96,14 +91,14 @@ def show_comparison(
     title: above the table.
     console: where to print; None takes standard output.
   """
-  table = rich.table.Table(title=title, caption='[low, high]: 95% confidence')
+  table = rich.table.Table(title=title, caption='in brackets: 95% confidence intervals')
   table.add_column('test set')
   for name in ('before', 'after', 'change'):
     table.add_column(name, justify='right')
   for name, (before, after) in rows.items():
     table.add_row(
-        rich.text.Text(name), rich.text.Text(_interval(before)),
-        rich.text.Text(_interval(after)), f'{after.mean - before.mean:+.3f}')
+        rich.text.Text(name), rich.text.Text(str(before)),
+        rich.text.Text(str(after)), f'{after.value - before.value:+.3f}')
   (console or rich.console.Console()).print(table)
 
 
@@ -145,10 +140,6 @@ def _values(shown, last):
   return '  '.join(
       f'{label} {last[name]:.3f}' if name in last else f'{label} -'
       for label, name in shown.items())
-
-
-def _interval(estimate):
-  return f'{estimate.mean:.3f} [{estimate.low:.3f}, {estimate.high:.3f}]'
 
 
 def _clock(seconds):

@@ -6,11 +6,10 @@ from typing import Any, Mapping
 import jax
 import numpy as np
 
-from rlclip import (assembly, checkpoint, evaluation, metrics, progress,
-                    rollouts, warm_start, workdir)
+from rlclip import assembly, checkpoint
 from rlclip import config as config_lib
+from rlclip import evaluation, metrics, progress, rollouts, warm_start, workdir
 from rlclip.data import bank, batching, order
-from rlclip.rewards import pool as pool_lib
 from rlclip.types import Mean, Params
 
 _log = logging.getLogger(__name__)
@@ -42,7 +41,7 @@ def train(experiment: config_lib.Experiment,
     print(f'{name:26} {size:>12,}')
   with workdir.open_run(path, config_lib.as_dict(experiment)) as folder:
     parts = assembly.build(experiment)
-    with assembly.pool(parts) as pool, _Run(parts, pool, folder) as run:
+    with _Run(parts, folder) as run:
       run.start()
       run.loop()
       run.finish()
@@ -52,10 +51,13 @@ def train(experiment: config_lib.Experiment,
 class _Run:
   """One process's work on a run; holds what has state on the host."""
 
-  def __init__(self, parts: assembly.Parts, pool: pool_lib.Pool,
-               folder: workdir.RunFolder):
+  def __init__(self, parts: assembly.Parts, folder: workdir.RunFolder):
     e = parts.experiment
-    self.parts, self.pool, self.folder = parts, pool, folder
+    self.parts, self.folder = parts, folder
+    self.tasks = assembly.evaluation_tasks(parts)
+    self.pools = {
+        reward: assembly.pool(e, reward)
+        for reward in {task.reward for task in self.tasks.values()}}
     self.last: dict[str, float] = {}
     self.phase = metrics.Phases()
     self.compilations = metrics.Compilations()
@@ -68,6 +70,8 @@ class _Run:
     return self
 
   def __exit__(self, kind, error, traceback):
+    for pool in self.pools.values():
+      pool.close()
     self.compilations.close()
     if self.writer is not None:
       self.writer.close()
@@ -147,8 +151,8 @@ class _Run:
         parts.task, parts.tokenizer, 'train', indices,
         limit=e.rollout.prompt_length)
     return rollouts.collect(
-        parts.sampler, self.pool, parts.tokenizer.decode, prompts,
-        assembly.rollout_spec(parts), group_size=e.rollout.group_size,
+        parts.sampler, self.pools[parts.task.reward], parts.tokenizer.decode,
+        prompts, assembly.rollout_spec(parts), group_size=e.rollout.group_size,
         first_id=(self.step - 1) * e.num_rows, phase=self.phase)
 
   def _update(self, collected: rollouts.Collected) -> dict[str, float]:
@@ -158,16 +162,16 @@ class _Run:
         collected, advantage=spec.advantage,
         prompt_length=e.rollout.prompt_length,
         completion_length=e.rollout.completion_length,
-        drop_truncated=e.update.drop_truncated)
+        drop_truncated=e.learner.drop_truncated)
     with self.phase('update'):
       if spec.needs_old:
         stats = parts.learner.score(self.state.params, self._put(batch))
         batch = batch._replace(old_logps=np.asarray(stats.logps))
       totals: list[Mapping[str, Mean]] = []
-      for epoch in range(e.update.num_epochs):
+      for epoch in range(e.learner.num_epochs):
         rng = np.random.default_rng((e.seed, self.step, epoch))
         mini_batches = batching.minibatches(
-            batch, e.update.num_mini_batches,
+            batch, e.learner.num_mini_batches,
             order=rng.permutation(e.rollout.num_prompts))
         for mini_batch in mini_batches:
           self.state, means = parts.learner.update(
@@ -224,9 +228,10 @@ class _Run:
 
   def _evaluate(self) -> dict[str, float]:
     values = {}
-    for name, task in assembly.evaluation_tasks(self.parts).items():
+    for name, task in self.tasks.items():
       result = evaluation.run(
-          self.parts.sampler, self.pool, self.parts.tokenizer.decode,
+          self.parts.sampler, self.pools[task.reward],
+          self.parts.tokenizer.decode,
           assembly.test_prompts(self.parts, task),
           assembly.evaluation_spec(self.parts),
           num_samples=self.parts.experiment.evaluation.num_samples,
@@ -242,7 +247,7 @@ class _Run:
     """Shows what the run did, and where everything lies."""
     self.checkpoints.wait()
     rows, name = {}, self.parts.experiment.task.name
-    for task in assembly.evaluation_tasks(self.parts):
+    for task in self.tasks:
       before, after = (
           evaluation.read(self.folder.evaluation(task, step))
           for step in (0, self.parts.experiment.num_steps))

@@ -38,7 +38,7 @@ def run(parts: assembly.Parts, params: Params, show=lambda step, loss: None
       decay_steps=spec.num_steps + 1, schedule='cosine', max_grad_norm=1.0)
   supervised = learner.make(
       parts.model, learner.supervised_loss, optimizer, parts.partitioner,
-      temperature=1.0, chunk=e.update.logits_chunk)
+      temperature=1.0, chunk=e.learner.logits_chunk)
   state = supervised.init(params)
   for step in range(spec.num_steps):
     batch = demonstrations(parts, step)

@@ -4,7 +4,7 @@ import logging
 
 import rich.console
 
-from rlclip import progress
+from rlclip import evaluate, progress
 
 
 def _console(terminal):
@@ -39,7 +39,8 @@ def test_a_terminal_gets_a_bar():
 def test_the_table_shows_intervals_and_change():
   console = _console(terminal=False)
   progress.show_comparison({'arithmetic pass@1': (
-      progress.Estimate(0.25, 0.2, 0.3), progress.Estimate(0.75, 0.7, 0.8))},
+      evaluate.Estimate(0.25, 0.2, 0.3, 'wilson', 9),
+      evaluate.Estimate(0.75, 0.7, 0.8, 'wilson', 9))},
       console=console)
   shown = console.file.getvalue()
   assert 'arithmetic pass@1' in shown and '95%' in shown

@@ -34,7 +34,7 @@ class TokenMean:
   """
 
   def __call__(self, mask: Array) -> Weights:
-    tokens = mask.astype(jnp.float32)
+    tokens = _floats(mask)
     return Weights(tokens, jnp.sum(tokens))
 
 
@@ -49,7 +49,7 @@ class SequenceMean:
   """
 
   def __call__(self, mask: Array) -> Weights:
-    tokens = mask.astype(jnp.float32)
+    tokens = _floats(mask)
     lengths = jnp.sum(tokens, -1, keepdims=True)
     return Weights(tokens / jnp.maximum(lengths, 1.0), _num_rows(mask))
 
@@ -77,7 +77,7 @@ class SequenceSum:
 
   def __call__(self, mask: Array) -> Weights:
     constant = mask.shape[-1] if self.constant is None else self.constant
-    return Weights(mask.astype(jnp.float32) / constant, _num_rows(mask))
+    return Weights(_floats(mask) / constant, _num_rows(mask))
 
 
 def mean(values: Array, mask: Array, weights: Weights) -> Mean:
@@ -88,4 +88,9 @@ def mean(values: Array, mask: Array, weights: Weights) -> Mean:
 
 def _num_rows(mask):
   """Rows with a token, float[]."""
-  return jnp.sum(jnp.any(mask, -1).astype(jnp.float32))
+  return jnp.sum(_floats(jnp.any(mask, -1)))
+
+
+def _floats(mask):
+  """0 and 1 as float32, or float64 where the oracle has enabled it."""
+  return mask.astype(jnp.result_type(float))

@@ -5,7 +5,7 @@ import os
 import numpy as np
 
 from rlclip.models import config as config_lib
-from rlclip.models import huggingface, transformer
+from rlclip.models import layout, transformer
 from rlclip.types import Params
 
 try:
@@ -61,7 +61,7 @@ def load(path: str, shardings: Params | None = None
   tensors = {
       names.get(tensor.name, tensor.name): _tensor(config, tensor)
       for tensor in reader.tensors if tensor.name != _ROPE_FACTORS}
-  return config, huggingface.assemble(config, tensors, shardings, path)
+  return config, layout.assemble(config, tensors, shardings, path)
 
 
 def open_file(path: str) -> 'gguf.GGUFReader':
@@ -130,7 +130,7 @@ def value(reader: 'gguf.GGUFReader', key: str, *default):
   raise ValueError(f'The GGUF file lacks the metadata key {key!r}.')
 
 
-def _tensor(config, tensor) -> huggingface.Tensor:
+def _tensor(config, tensor) -> layout.Tensor:
   shape = tuple(int(size) for size in reversed(tensor.shape))
 
   def read(index):
@@ -145,7 +145,7 @@ def _tensor(config, tensor) -> huggingface.Tensor:
       array = array.reshape(shape)
     return array[index]
 
-  return huggingface.Tensor(shape, read)
+  return layout.Tensor(shape, read)
 
 
 def _with_rope_scaling(config, divisors) -> config_lib.ModelConfig:

@@ -4,17 +4,16 @@ import json
 import os
 import shutil
 import tempfile
-from typing import Callable, Collection, Iterator, NamedTuple
+from typing import Iterator
 
 import huggingface_hub
-import jax
 import jax.numpy as jnp
 import numpy as np
 import safetensors
 import safetensors.numpy
 
 from rlclip.models import config as config_lib
-from rlclip.models import transformer
+from rlclip.models import layout
 from rlclip.types import Params
 
 WEIGHTS = 'model.safetensors'
@@ -27,43 +26,6 @@ TOKENIZER_FILES = (
     'special_tokens_map.json', 'added_tokens.json', 'vocab.json',
     'merges.txt', 'chat_template.jinja', 'chat_template.json',
     'generation_config.json')
-
-# Path in our tree -> tensor name; {} is the layer. Kernels and the head are
-# [in, out] here and [out, in] there.
-_NAMES = {
-    'embedding': 'model.embed_tokens.weight',
-    'norm/scale': 'model.norm.weight',
-    'head': 'lm_head.weight',
-}
-_LAYER_NAMES = {
-    'attention_norm/scale': 'input_layernorm.weight',
-    'attention/query/kernel': 'self_attn.q_proj.weight',
-    'attention/query/bias': 'self_attn.q_proj.bias',
-    'attention/query_norm/scale': 'self_attn.q_norm.weight',
-    'attention/key/kernel': 'self_attn.k_proj.weight',
-    'attention/key/bias': 'self_attn.k_proj.bias',
-    'attention/key_norm/scale': 'self_attn.k_norm.weight',
-    'attention/value/kernel': 'self_attn.v_proj.weight',
-    'attention/value/bias': 'self_attn.v_proj.bias',
-    'attention/output/kernel': 'self_attn.o_proj.weight',
-    'mlp_norm/scale': 'post_attention_layernorm.weight',
-    'mlp/gate/kernel': 'mlp.gate_proj.weight',
-    'mlp/up/kernel': 'mlp.up_proj.weight',
-    'mlp/down/kernel': 'mlp.down_proj.weight',
-}
-_NAMES |= {f'layers/{path}': 'model.layers.{}.' + name
-           for path, name in _LAYER_NAMES.items()}
-
-
-class Tensor(NamedTuple):
-  """A stored tensor that is read by slices.
-
-  Attributes:
-    shape: as stored.
-    read: a tuple of slices -> float array of that part.
-  """
-  shape: tuple[int, ...]
-  read: Callable[[tuple[slice, ...]], np.ndarray]
 
 
 def load(path: str, shardings: Params | None = None
@@ -86,14 +48,16 @@ def load(path: str, shardings: Params | None = None
   """
   folder = fetch(path)
   config = read_config(folder)
-  return config, assemble(config, read_tensors(folder), shardings, folder)
+  tensors = read_tensors(folder)
+  return config, layout.assemble(config, tensors, shardings, folder)
 
 
 def read_config(path: str) -> config_lib.ModelConfig:
-  """The architecture of a folder or hub id, without its weights."""
+  """The architecture of a folder or hub id alone."""
   file = os.path.join(fetch(path), 'config.json')
+  values = _read_json(file)
   try:
-    return config_lib.from_hf(_read_json(file))
+    return config_lib.from_hf(values)
   except ValueError as error:
     raise ValueError(f'{file}: {error}') from error
 
@@ -123,7 +87,7 @@ def fetch(path: str) -> str:
         f'copy the model to this machine and give its folder.') from error
 
 
-def read_tensors(folder: str) -> dict[str, Tensor]:
+def read_tensors(folder: str) -> dict[str, layout.Tensor]:
   """Opens the safetensors of a folder, one file or many.
 
   Raises:
@@ -150,46 +114,8 @@ def read_tensors(folder: str) -> dict[str, Tensor]:
   if lost:
     raise ValueError(
         f'{index} lists {len(lost)} tensors that the files lack: '
-        f'{_first(lost)}. Download them again.')
+        f'{layout.first(lost)}. Download them again.')
   return {name: shards[file][name] for name, file in weight_map.items()}
-
-
-def assemble(config: config_lib.ModelConfig, tensors: dict[str, Tensor],
-             shardings: Params | None = None, where: str = 'The weights'
-             ) -> Params:
-  """Stored tensors -> the parameter tree on devices.
-
-  Args:
-    config: the architecture.
-    tensors: by Hugging Face name.
-    shardings: a tree like the parameters; None is the default device.
-    where: they come from, for messages.
-
-  Raises:
-    ValueError: naming the first tensors that are missing, unexpected or of
-      another shape than `config` says.
-  """
-  abstract = abstract_params(config, shardings)
-  _check(config, abstract, tensors, where)
-
-  def place(path, leaf):
-    name = _tensor_name(path)
-    read = lambda index: _read_leaf(tensors, name, leaf.shape, index)
-    return jax.make_array_from_callback(leaf.shape, leaf.sharding, read)
-
-  return jax.tree_util.tree_map_with_path(place, abstract)
-
-
-def abstract_params(config: config_lib.ModelConfig,
-                    shardings: Params | None = None) -> Params:
-  """Shapes, dtypes and shardings of the parameters; by default one device's."""
-  shapes = jax.eval_shape(transformer.make(config).init, jax.random.key(0))
-  if shardings is None:
-    device = jax.sharding.SingleDeviceSharding(jax.devices()[0])
-    shardings = jax.tree.map(lambda _: device, shapes)
-  return jax.tree.map(
-      lambda leaf, sharding: jax.ShapeDtypeStruct(
-          leaf.shape, leaf.dtype, sharding=sharding), shapes, shardings)
 
 
 def save(path: str, config: config_lib.ModelConfig, params: Params, *,
@@ -270,88 +196,7 @@ def copy_tokenizer(source: str, folder: str) -> dict[str, int | list[int]]:
   return {}
 
 
-def _tensor_name(path) -> str:
-  return _NAMES['/'.join(key.key for key in path)]
-
-
-def _is_transposed(name) -> bool:
-  return '_proj.weight' in name or name == 'lm_head.weight'
-
-
-def _stored_shapes(abstract) -> dict[str, tuple[int, ...]]:
-  """Hugging Face name -> shape, in the order of the layers."""
-  shapes = {}
-  for path, leaf in jax.tree_util.tree_leaves_with_path(abstract):
-    name, shape = _tensor_name(path), leaf.shape
-    stacked = '{}' in name
-    one = shape[1:] if stacked else shape
-    one = one[::-1] if _is_transposed(name) else one
-    for layer in range(shape[0] if stacked else 1):
-      shapes[name.format(layer)] = layer, one
-  ends = (_NAMES['norm/scale'], _NAMES['head'])
-  order = lambda name: (name in ends, 'layers' in name, shapes[name][0])
-  return {name: shapes[name][1] for name in sorted(shapes, key=order)}
-
-
-def _check(config, abstract, tensors, where):
-  expected = _stored_shapes(abstract)
-  # Old Llama files keep the rotary frequencies, which config.json decides.
-  unexpected = [name for name in tensors if name not in expected
-                and not name.endswith('rotary_emb.inv_freq')]
-  head, table = _NAMES['head'], _NAMES['embedding']
-  if config.tie_embeddings and head in unexpected:
-    unexpected.remove(head)
-    if table in tensors and not _equal(tensors[head], tensors[table]):
-      raise ValueError(
-          f'{where}: config.json ties the output head to the embedding, but '
-          f'the stored {head} differs from {table}. Set tie_word_embeddings '
-          f'to false in config.json to use it, or remove it.')
-  missing = [name for name in expected if name not in tensors]
-  misshapen = [
-      f'{name} is {tuple(tensors[name].shape)}, expected {shape}'
-      for name, shape in expected.items()
-      if name in tensors and tuple(tensors[name].shape) != shape]
-  problems = {'missing': missing, 'unexpected': unexpected,
-              'of another shape': misshapen}
-  found = [f'{len(names)} {what}: {_first(names)}'
-           for what, names in problems.items() if names]
-  if found:
-    raise ValueError(
-        f'{where}: the tensors do not fit the {config.family} config. '
-        f'{". ".join(found)}. Take config.json and weights from one model.')
-
-
-def _equal(head, table) -> bool:
-  """Compares two tables, some rows at a time."""
-  if tuple(head.shape) != tuple(table.shape):
-    return False
-  rows = 8192
-  return all(
-      np.array_equal(head.read((slice(i, i + rows), slice(None))),
-                     table.read((slice(i, i + rows), slice(None))))
-      for i in range(0, head.shape[0], rows))
-
-
-def _read_leaf(tensors, name, shape, index) -> np.ndarray:
-  """The part `index` of a leaf, float32."""
-  index = tuple(slice(*s.indices(n)) for s, n in zip(index, shape))
-  if '{}' not in name:
-    return _read_part(tensors[name], name, index)
-  layers = range(index[0].start, index[0].stop)
-  out = np.empty([s.stop - s.start for s in index], np.float32)
-  for i, layer in enumerate(layers):
-    out[i] = _read_part(tensors[name.format(layer)], name, index[1:])
-  return out
-
-
-def _read_part(tensor, name, index) -> np.ndarray:
-  if _is_transposed(name):
-    return np.ascontiguousarray(
-        tensor.read(index[::-1]).astype(np.float32).T)
-  return tensor.read(index).astype(np.float32)
-
-
-def _open(file) -> dict[str, Tensor]:
+def _open(file) -> dict[str, layout.Tensor]:
   try:
     handle = safetensors.safe_open(file, 'numpy')
   except FileNotFoundError as error:
@@ -368,23 +213,13 @@ def _open(file) -> dict[str, Tensor]:
       raise ValueError(
           f'{file}: {name} has dtype {view.get_dtype()}, expected F32, BF16 '
           f'or F16. Quantized weights must be converted first.')
-    tensors[name] = Tensor(tuple(view.get_shape()), view.__getitem__)
+    tensors[name] = layout.Tensor(tuple(view.get_shape()), view.__getitem__)
   return tensors
 
 
 def _write_tensors(folder, config, params, dtype, max_shard_bytes):
-  shapes = _stored_shapes(abstract_params(config))
-  leaves = {_tensor_name(path): leaf for path, leaf
-            in jax.tree_util.tree_leaves_with_path(params)}
-  sources = {name.format(layer): (name, layer) for name, leaf in leaves.items()
-             for layer in range(leaf.shape[0] if '{}' in name else 1)}
-
-  def tensor(stored_name):
-    name, layer = sources[stored_name]
-    leaf = leaves[name][layer] if '{}' in name else leaves[name]
-    array = np.asarray(leaf).astype(dtype)
-    return np.ascontiguousarray(array.T if _is_transposed(name) else array)
-
+  shapes = layout.stored_shapes(config)
+  calls = layout.disassemble(config, params, dtype)
   shards = _shards({name: int(np.prod(shape)) * dtype.itemsize
                     for name, shape in shapes.items()}, max_shard_bytes)
   weight_map = {}
@@ -393,7 +228,7 @@ def _write_tensors(folder, config, params, dtype, max_shard_bytes):
             f'model-{i + 1:05}-of-{len(shards):05}.safetensors')
     target = os.path.join(folder, file)
     safetensors.numpy.save_file(
-        {name: tensor(name) for name in names}, target, {'format': 'pt'})
+        {name: calls[name]() for name in names}, target, {'format': 'pt'})
     os.chmod(target, 0o644)  # safetensors' are private
     weight_map |= dict.fromkeys(names, file)
   if len(shards) > 1:
@@ -417,15 +252,16 @@ def _shards(num_bytes_by_name, limit) -> list[list[str]]:
 def _read_json(file):
   try:
     with open(file, encoding='utf-8') as f:
-      return json.load(f)
+      values = json.load(f)
   except FileNotFoundError as error:
     raise FileNotFoundError(
         f'{file} is missing. A model folder holds config.json and '
         f'safetensors.') from error
-  except json.JSONDecodeError as error:
-    raise ValueError(f'{file} is no JSON: {error}.') from error
-
-
-def _first(names: Collection[str], count: int = 3) -> str:
-  rest = f', and {len(names) - count} more' if len(names) > count else ''
-  return ', '.join(list(names)[:count]) + rest
+  except (json.JSONDecodeError, UnicodeDecodeError) as error:
+    raise ValueError(
+        f'{file} ({os.path.getsize(file)} bytes) is no JSON: {error}. '
+        f'Download it again.') from error
+  if not isinstance(values, dict):
+    raise ValueError(
+        f'{file} must hold a JSON object, got a {type(values).__name__}.')
+  return values

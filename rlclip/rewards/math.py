@@ -18,12 +18,15 @@ logging.getLogger('math_verify').setLevel(logging.ERROR)
 
 _LATEX = math_verify.LatexExtractionConfig(boxed_match_priority=0)
 _EXPRESSION = math_verify.ExprExtractionConfig()
-_CHOICE = math_verify.StringExtractionConfig(
-    strings=tuple('ABCDEFGHIJ'), lowercase=True)
 
 _PLAIN = re.compile(
     r'[+-]?(?:[0-9]{1,3}(?:(?:,|\{,\}|,\\!)[0-9]{3})+|[0-9]+)?(?:\.[0-9]*)?')
-_CHOICE_LETTER = re.compile(r'\(?([A-J])\)?')
+_STYLE = re.compile(r'\\(?:text|math)(?:bf|rm|it|sf)?\s*\{([^{}]*)\}')
+_LETTER = re.compile(r'\(?([A-Ja-j])\)?[.:]?')
+_CHOICES = (  # how a choice is named in a longer answer, clearest first
+    re.compile(r'\banswer(?: is|:)[\s:*$(]*([A-J])(?![A-Za-z])'),
+    re.compile(r'\(([A-J])\)'),
+    re.compile(r'^([A-J])(?=[.:)]\s|$)'))
 _HASHES = re.compile(r'(?<!#)####(?!#)[ \t]*(\S[^\n]*)')
 _TAG = re.compile(r'<answer>(.*?)</answer>', re.DOTALL)
 _BOX = re.compile(r'\\f?box(?:ed)?\s*\{')
@@ -53,14 +56,16 @@ def equivalent(gold: str, answer: str) -> bool | None:
   if gold == answer:
     # Also where math-verify would have to evaluate it, such as 9^{9^{9}}.
     return True
-  choice = _CHOICE_LETTER.fullmatch(gold)
-  expected = _parse_choice(choice[1]) if choice else _parse_gold(gold)
+  letter = _LETTER.fullmatch(_STYLE.sub(r'\1', gold))
+  if letter and gold != gold.lower():
+    return _choice(answer) == letter[1]
+  expected = _parse_gold(gold)
   if not expected:
     return None
-  configs = (_CHOICE,) if choice else (_LATEX, _EXPRESSION)
   return any(
-      math_verify.verify(list(expected), parsed, timeout_seconds=None)
-      for parsed in _readings(answer, configs) if parsed)
+      math_verify.verify(list(expected), parsed, timeout_seconds=None,
+          allow_set_relation_comp=True)
+      for parsed in _readings(answer) if parsed)
 
 
 def score(response: str, gold: str) -> float | None:
@@ -157,23 +162,31 @@ def _strip(text: str) -> str:
 def _parse_gold(gold: str) -> tuple:
   """Parses a reference: as LaTeX throughout, since sets leave dollars out."""
   text = gold if _BOX.search(gold) or '$' in gold else f'${gold}$'
-  return tuple(_parse(text, (_LATEX, _EXPRESSION)) or _parse(
-      gold, (_LATEX, _EXPRESSION)))
+  return tuple(_parse(text) or _parse(gold))
 
 
-def _parse_choice(letter: str) -> list:
-  return _parse(letter, (_CHOICE,))
+def _choice(answer: str) -> str:
+  """The one letter that an answer to a multiple choice names, or ''."""
+  text = _STYLE.sub(r'\1', answer).strip()
+  letter = _LETTER.fullmatch(text)
+  if letter:
+    return letter[1].upper()
+  for pattern in _CHOICES:
+    letters = pattern.findall(text)
+    if letters:
+      # Two different ones are no answer.
+      return letters[0] if len(set(letters)) == 1 else ''
+  return ''
 
 
-def _readings(answer: str, configs):
+def _readings(answer: str):
   """The ways to read an answer, likeliest first; a bare one is LaTeX."""
-  yield _parse(answer, configs)
-  if _LATEX in configs and '$' not in answer and not _BOX.search(answer) and (
-      len(answer) < 200 and '\n' not in answer):
-    yield _parse(f'${answer}$', configs)
+  yield _parse(answer)
+  if '$' not in answer and len(answer) < 200 and '\n' not in answer:
+    yield _parse(f'${answer}$')
 
 
-def _parse(text: str, configs) -> list:
+def _parse(text: str) -> list:
   return math_verify.parse(
-      text, extraction_config=list(configs), parsing_timeout=None,
+      text, extraction_config=[_LATEX, _EXPRESSION], parsing_timeout=None,
       fallback_mode='no_fallback')
