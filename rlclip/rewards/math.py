@@ -10,6 +10,7 @@ import logging
 import re
 
 import math_verify
+import sympy
 
 from rlclip import rewards
 
@@ -22,6 +23,7 @@ _EXPRESSION = math_verify.ExprExtractionConfig()
 _PLAIN = re.compile(
     r'[+-]?(?:[0-9]{1,3}(?:(?:,|\{,\}|,\\!)[0-9]{3})+|[0-9]+)?(?:\.[0-9]*)?')
 _STYLE = re.compile(r'\\(?:text|math)(?:bf|rm|it|sf)?\s*\{([^{}]*)\}')
+_WORDS = re.compile(r'[^\W\d_][^\W\d_]+(?:[ -][^\W\d_]+)*')
 _LETTER = re.compile(r'\(?([A-Ja-j])\)?[.:]?')
 _CHOICES = (  # how a choice is named in a longer answer, clearest first
     re.compile(r'\banswer(?: is|:)[\s:*$(]*([A-J])(?![A-Za-z])'),
@@ -38,7 +40,7 @@ def equivalent(gold: str, answer: str) -> bool | None:
 
   Plain numbers are compared exactly. All else is parsed and compared by
   math-verify: LaTeX with or without dollar signs, expressions, sets, tuples,
-  intervals, equations, choices.
+  intervals, equations. A choice is compared by its letter, words by their text.
 
   Args:
     gold: reference answer, as data sets write it.
@@ -61,9 +63,11 @@ def equivalent(gold: str, answer: str) -> bool | None:
     return _choice(answer) == letter[1]
   expected = _parse_gold(gold)
   if not expected:
-    return None
+    words = _words(gold)
+    return _words(answer) == words if words else None
   return any(
-      math_verify.verify(list(expected), parsed, timeout_seconds=None,
+      math_verify.verify(
+          list(expected), parsed, timeout_seconds=None,
           allow_set_relation_comp=True)
       for parsed in _readings(answer) if parsed)
 
@@ -162,7 +166,16 @@ def _strip(text: str) -> str:
 def _parse_gold(gold: str) -> tuple:
   """Parses a reference: as LaTeX throughout, since sets leave dollars out."""
   text = gold if _BOX.search(gold) or '$' in gold else f'${gold}$'
-  return tuple(_parse(text) or _parse(gold))
+  number = plain_number(gold)
+  exact = [] if number is None else [
+      sympy.Rational(number.numerator, number.denominator)]
+  return tuple(_parse(text) or _parse(gold) or exact)
+
+
+def _words(text: str) -> str:
+  """Words without case and styling, or '' where `text` is not words."""
+  plain = _STYLE.sub(r'\1', text).strip(' .\'"`*')
+  return plain.casefold() if _WORDS.fullmatch(plain) else ''
 
 
 def _choice(answer: str) -> str:
