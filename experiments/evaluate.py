@@ -19,7 +19,20 @@ _NUM_SAMPLES = flags.DEFINE_integer(
     'num_samples', None, 'Answers a problem; default as in the config.')
 _STEP = flags.DEFINE_integer('step', None, 'Checkpoint; default the newest.')
 _OUTPUT = flags.DEFINE_string(
-    'output', None, 'Folder for eval/<task>/<step>.jsonl; default --workdir.')
+    'output', None, 'Folder for <task>/<step>.jsonl; default <workdir>/eval.')
+
+
+def _load(parts):
+  """Returns (step, parameters): of a run's checkpoint, or of a model."""
+  from rlclip import assembly, checkpoint
+  if _MODEL.value:
+    return 0, assembly.initial_params(parts)
+  keeper = checkpoint.Checkpointer(
+      pathlib.Path(_WORKDIR.value) / 'checkpoints', read_only=True)
+  step, params, _ = keeper.restore_params(
+      assembly.abstract_state(parts).params, _STEP.value)
+  keeper.close()
+  return step, params
 
 
 def main(argv):
@@ -28,17 +41,34 @@ def main(argv):
   if (_WORKDIR.value is None) == (_MODEL.value is None):
     raise app.UsageError('Give one of --workdir and --model.')
   logging.set_verbosity(logging.WARNING)  # orbax tells all it does
-  from rlclip import config, evaluate_model
+  from rlclip import assembly, config, evaluate, metrics
   raw = _CONFIG.value
   if _MODEL.value:
-    raw.model.path = _MODEL.value
+    raw.model.path, raw.warm_start.num_steps = _MODEL.value, 0
   if _NUM_SAMPLES.value:
     raw.evaluation.num_samples = _NUM_SAMPLES.value
-  output = _OUTPUT.value or _WORKDIR.value
+  others = tuple(t for t in _TASKS.value if t != raw.task.name)
+  raw.evaluation.tasks = others
+  output = _OUTPUT.value or (_WORKDIR.value and f'{_WORKDIR.value}/eval')
   try:
-    evaluate_model.evaluate(
-        config.resolve(raw), _TASKS.value, workdir=_WORKDIR.value,
-        step=_STEP.value, output=pathlib.Path(output) if output else None)
+    parts = assembly.build(config.resolve(raw))
+    tasks = assembly.evaluation_tasks(parts)
+    prompts = {name: assembly.test_prompts(parts, tasks[name])
+               for name in _TASKS.value}
+    step, params = _load(parts)
+    parts.sampler.load_weights(params, step)
+    for name in _TASKS.value:
+      with assembly.pool(parts.experiment, tasks[name].reward) as pool:
+        answers = evaluate.run(
+            parts.sampler, pool, parts.tokenizer.decode, prompts[name],
+            assembly.evaluation_spec(parts),
+            num_samples=parts.experiment.evaluation.num_samples,
+            phase=metrics.Phases())
+      for measure, estimate in evaluate.summary(answers).items():
+        print(f'{name} {measure} {estimate} ({estimate.num_problems} problems,'
+              f' step {step})', flush=True)
+      if output:
+        evaluate.write(pathlib.Path(output) / name / f'{step}.jsonl', answers)
   except (ValueError, OSError) as error:
     sys.exit(f'{type(error).__name__}: {error}')
 

@@ -101,8 +101,8 @@ def pool(experiment: config_lib.Experiment, reward: str) -> pool_lib.Pool:
 def evaluation_tasks(parts: Parts) -> dict[str, tasks.Task]:
   """The training task, whose test split is always evaluated, and others."""
   e = parts.experiment
-  others = {
-      name: tasks.get(name, **_data_dir(e, name)) for name in e.evaluation.tasks}
+  others = {name: tasks.get(name, **_data_dir(e, name))
+            for name in e.evaluation.tasks}
   return {e.task.name: parts.task, **others}
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from rlclip import assembly, checkpoint
 from rlclip import config as config_lib
-from rlclip import evaluation, metrics, progress, rollouts, warm_start, workdir
+from rlclip import evaluate, metrics, progress, rollouts, warm_start, workdir
 from rlclip.data import bank, batching, order
 from rlclip.types import Mean, Params
 
@@ -229,16 +229,16 @@ class _Run:
   def _evaluate(self) -> dict[str, float]:
     values = {}
     for name, task in self.tasks.items():
-      result = evaluation.run(
+      result = evaluate.run(
           self.parts.sampler, self.pools[task.reward],
           self.parts.tokenizer.decode,
           assembly.test_prompts(self.parts, task),
           assembly.evaluation_spec(self.parts),
           num_samples=self.parts.experiment.evaluation.num_samples,
           phase=self.phase)
-      evaluation.write(self.folder.evaluation(name, self.step), result)
+      evaluate.write(self.folder.evaluation(name, self.step), result)
       values |= {f'eval/{name}/{measure}': estimate.value
-                 for measure, estimate in evaluation.summary(result).items()}
+                 for measure, estimate in evaluate.summary(result).items()}
     return values
 
   # ------------------------------------------------------------ finish
@@ -249,12 +249,12 @@ class _Run:
     rows, name = {}, self.parts.experiment.task.name
     for task in self.tasks:
       before, after = (
-          evaluation.read(self.folder.evaluation(task, step))
+          evaluate.read(self.folder.evaluation(task, step))
           for step in (0, self.parts.experiment.num_steps))
-      for measure, estimate in evaluation.summary(after).items():
-        rows[f'{task} {measure}'] = evaluation.summary(before)[measure], estimate
+      for measure, estimate in evaluate.summary(after).items():
+        rows[f'{task} {measure}'] = evaluate.summary(before)[measure], estimate
     progress.show_comparison(rows)
-    answers = evaluation.read(
+    answers = evaluate.read(
         self.folder.evaluation(name, self.parts.experiment.num_steps))
     progress.show_samples([
         progress.Sample(a.prompt, a.completion, a.score) for a in answers[:2]])

@@ -22,7 +22,8 @@ MAY_IMPORT = {
     # The trust region: a loss is where an update rule's axes meet.
     'losses': {'divergences', 'trust_region', 'types', 'registry'},
     # A name of the literature is one point: a LossSpec made of the axes.
-    'algorithms': {'losses', 'trust_region', 'divergences', 'registry'},
+    'algorithms': {
+        'advantages', 'losses', 'trust_region', 'divergences', 'registry'},
     'oracle': {'losses', 'trust_region', 'divergences', 'types', 'registry'},
     'advantages': {'registry', 'types'},
     'rewards': {'registry', 'types'},
@@ -34,15 +35,16 @@ MAY_IMPORT = {
     # A config is checked against what its names stand for.
     'config': {'algorithms', 'losses', 'trust_region', 'registry'},
     'workdir': set(),
-    'progress': set(),
+    'progress': {'evaluate'},
     'metrics': {'types', 'workdir'},
     'checkpoint': {'types', 'workdir'},
-    'evaluate': {'types', 'registry'},
+    # Statistics, and answers by way of the same rollouts as training.
+    'evaluate': {'rollouts', 'workdir', 'types', 'registry'},
     'analysis': {'losses', 'data', 'metrics', 'types', 'registry'},
     # These tie the parts together.
     'rollouts': {'advantages', 'data', 'rewards', 'types', 'registry'},
     'assembly': ANY,
-    'evaluation': ANY,
+    'diagnose': ANY,
     'warm_start': ANY,
     'train': ANY,
 }
@@ -59,7 +61,7 @@ ONLY_IN = {
 # Reward workers and data loaders start in a moment and take no device.
 WITHOUT_JAX = {
     'registry', 'types', 'rewards', 'data', 'advantages', 'evaluate',
-    'workdir', 'progress'}
+    'rollouts', 'workdir', 'progress'}
 _JAX = {'jax', 'jaxlib', 'flax', 'optax', 'orbax', 'chex'}
 
 # From, to: not even through other parts.
