@@ -47,11 +47,16 @@ class Builder(tfds.core.GeneratorBasedBuilder):
         for split in config.splits}
 
   def _generate_examples(self, path):
+    index = -1
     for index, row in enumerate(jsonl.rows(path, required=_FIELDS)):
       extra = {k: v for k, v in row.items() if k not in _FIELDS}
       yield index, {
           **{name: str(row[name]) for name in _FIELDS},
           'extra': json.dumps(extra, ensure_ascii=False)}
+    if index < 0:
+      raise ValueError(
+          f'Expected at least one JSON object in {path}, got an empty file. '
+          'Fetch the data again.')
 
 
 def prepare(builder: Builder) -> None:
