@@ -7,6 +7,7 @@ import tempfile
 from typing import Iterator
 
 import huggingface_hub
+import huggingface_hub.errors
 import jax.numpy as jnp
 import numpy as np
 import safetensors

@@ -168,11 +168,11 @@ def _equal(head, table) -> bool:
   """Compares two tables, some rows at a time."""
   if tuple(head.shape) != tuple(table.shape):
     return False
-  rows = 8192
-  return all(
-      np.array_equal(head.read((slice(i, i + rows), slice(None))),
-                     table.read((slice(i, i + rows), slice(None))))
-      for i in range(0, head.shape[0], rows))
+  rows = table.shape[0]
+  blocks = [(slice(i, min(i + 8192, rows)), slice(None))
+            for i in range(0, rows, 8192)]
+  return all(np.array_equal(head.read(block), table.read(block))
+             for block in blocks)
 
 
 def _read_leaf(tensors, name, shape, index) -> np.ndarray:
