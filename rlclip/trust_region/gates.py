@@ -131,8 +131,9 @@ class Unconditional:
   takes_inside: ClassVar[bool] = True
 
   def __call__(self, x: GateInputs) -> GateOutput:
-    low = x.region.below(x.log_ratio)
-    high = x.region.above(x.log_ratio)
+    moved = x.advantages + x.inside != 0
+    low = x.region.below(x.log_ratio) & moved
+    high = x.region.above(x.log_ratio) & moved
     bound = jnp.where(low, x.region.log_low, x.region.log_high)
     return GateOutput(_clipped(x, low | high, bound, 'surrogate'), low, high)
 
