@@ -4,6 +4,7 @@ One thread owns the processes, since Linux's death signal of a child follows
 the thread that made it; any thread may hand in work.
 """
 import collections
+import contextlib
 import dataclasses
 import json
 from multiprocessing import connection
@@ -96,6 +97,7 @@ class Scheduler:
     self._jobs: list[_Job] = []
     self._incoming: collections.deque = collections.deque()
     self._workers: list[_Worker] = []
+    self._parent: subprocess.Popen | None = None
     self._wake_reader, self._wake_writer = os.pipe()
     self._lock = threading.Lock()
     self._closing = False
@@ -130,7 +132,7 @@ class Scheduler:
             'another.') from self._failure
       self._incoming.append((job, [
           _Unit(job, i, *unit) for i, unit in enumerate(units)]))
-    os.write(self._wake_writer, b'.')
+      os.write(self._wake_writer, b'.')
     job.done.wait()
     if job.missing:
       raise RuntimeError(
@@ -141,20 +143,20 @@ class Scheduler:
   def close(self) -> None:
     """Kills the processes; calls that wait for scores raise."""
     with self._lock:
-      if self._closing:
-        return
-      self._closing = True
-    os.write(self._wake_writer, b'.')
+      if not self._closing:
+        self._closing = True
+        os.write(self._wake_writer, b'.')
     self._thread.join()
 
   def _run(self) -> None:
     try:
       self._start()
       self._ready.set()
-      while not self._closing:
+      while not self._closing and self._failure is None:
         self._step()
-    except Exception as error:  # passed on to everyone who waits
-      self._failure = error
+    except BaseException as error:
+      self._failure = error  # for everyone who waits
+      raise
     finally:
       self._stop()
 
@@ -171,21 +173,24 @@ class Scheduler:
           env={**os.environ, **threads, 'PYTHONPATH': path})
     error = worker.start_reply(self._control)
     if error:
-      raise ImportError(error)
+      self._failure = ImportError(error)
 
   def _stop(self) -> None:
     with self._lock:
       self._closing = True
+      os.close(self._wake_reader)
+      os.close(self._wake_writer)
     for each in self._workers:
       each.connection.close()
-    if hasattr(self, '_parent'):
+      # Their parent may be what broke; it takes them with it.
+      with contextlib.suppress(OSError, EOFError):
+        worker.kill(self._control, each.pid)
+    if self._parent is not None:
       self._control.close()
-      self._parent.kill()  # and with it, by their death signal, its workers
+      self._parent.kill()
       self._parent.wait()
-    jobs = [*self._jobs, *(job for job, _ in self._incoming)]
-    for job in jobs:
+    for job in [*self._jobs, *(job for job, _ in self._incoming)]:
       job.done.set()
-    os.close(self._wake_reader)
     self._ready.set()
 
   def _step(self) -> None:

@@ -42,14 +42,12 @@ def main() -> None:
   if hard != resource.RLIM_INFINITY:
     limit = min(limit, hard)
   resource.setrlimit(resource.RLIMIT_AS, (limit, hard))
-  functions, error = [], ''
-  try:
+  start = _Contained()
+  with start:
     functions = [rewards.get(name) for name in json.loads(names)]
-  except Exception:  # of whatever module was imported: told to the owner
-    error = traceback.format_exc()
-  message = json.dumps(error).encode()
+  message = json.dumps(start.error).encode()
   control.sendall(_REPLY.pack(len(message)) + message)
-  if not error:
+  if not start.error:
     _fork_and_kill(control, functions)
 
 
@@ -128,19 +126,37 @@ def _serve(descriptor: int, parent: int, functions) -> None:
     os._exit(1)  # a BaseException must not run into the parent's loop
 
 
+class _Contained:
+  """Turns what foreign code raises, whatever it is, into text.
+
+  A reward may raise anything, and that is the failure of one answer; the owner
+  is told and decides. Only here are all errors caught.
+  """
+  error = ''
+
+  def __enter__(self) -> None:
+    pass
+
+  def __exit__(self, kind, error, trace) -> bool:
+    if not isinstance(error, Exception):
+      return False
+    # The last frames and the start of the message: a message may be as long as
+    # the answer it is about.
+    lines = traceback.format_exception(kind, error, trace, limit=-3)
+    self.error = ''.join(line[:2000] for line in lines)
+    return True
+
+
 def _call(function, item: tuple) -> tuple[float | None, str]:
   """Value and error of a reward function; one of the two is empty."""
   prompt, completion, tokens, fields = item
-  try:
+  value, call = None, _Contained()
+  with call:
     value = function(prompt, completion, tokens, **fields)
-    if value is None:
-      return None, ''
-    value = float(value)
-  except Exception:  # whatever it raises is this answer's failure, no more
-    return None, traceback.format_exc(limit=-3)
-  if not math.isfinite(value):
+    value = None if value is None else float(value)
+  if value is not None and not math.isfinite(value):
     return None, f'Expected a finite reward or None, got {value}.'
-  return value, ''
+  return (None if call.error else value), call.error
 
 
 def _die_with_parent(parent: int) -> None:

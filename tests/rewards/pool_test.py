@@ -10,6 +10,8 @@ import pytest
 
 from rlclip.rewards.pool import Pool, ScoreItem
 
+on_linux = pytest.mark.skipif(
+    sys.platform != 'linux', reason='reads /proc')
 FAULTY = 'tests.rewards.faulty:'
 
 
@@ -147,6 +149,15 @@ def test_close_leaves_no_process():
     made.score(items(['a']))
 
 
+@on_linux
+def test_pools_leave_no_open_file():
+  before = len(os.listdir('/proc/self/fd'))
+  for _ in range(3):
+    with Pool({FAULTY + 'die': 1.0}) as made:
+      made.score(items(['a', 'die', 'b']))
+  assert len(os.listdir('/proc/self/fd')) == before
+
+
 def test_close_wakes_those_who_wait():
   made = Pool({FAULTY + 'sleep': 1.0}, deadline_s=60.0)
   threading.Timer(0.3, made.close).start()
@@ -154,7 +165,7 @@ def test_close_wakes_those_who_wait():
     made.score(items(['60']))
 
 
-@pytest.mark.skipif(sys.platform != 'linux', reason='reads /proc')
+@on_linux
 def test_nothing_outlives_a_killed_process():
   program = (
       'import os, threading\n'
