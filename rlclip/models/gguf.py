@@ -113,7 +113,7 @@ def read_config(reader: 'gguf.GGUFReader') -> config_lib.ModelConfig:
       max_positions=read('context_length'))
   if _ROPE_FACTORS not in tensors:
     return config
-  return _with_rope_scaling(config, tensors[_ROPE_FACTORS].data)
+  return with_rope_scaling(config, tensors[_ROPE_FACTORS].data)
 
 
 def value(reader: 'gguf.GGUFReader', key: str, *default):
@@ -128,6 +128,27 @@ def value(reader: 'gguf.GGUFReader', key: str, *default):
   if default:
     return default[0]
   raise ValueError(f'The GGUF file lacks the metadata key {key!r}.')
+
+
+def with_rope_scaling(config: config_lib.ModelConfig, divisors: np.ndarray
+                      ) -> config_lib.ModelConfig:
+  """Finds the scaling by which the frequencies are divided.
+
+  llama.cpp keeps the divisors but not what they were computed from. Llama 3's
+  models differ in `factor` alone, which is the largest divisor; whether the
+  rest is as in theirs is checked by computing the divisors again.
+  """
+  scaled = dataclasses.replace(
+      config, rope_scaling=config_lib.RopeScaling(
+          factor=_decimal(np.max(divisors)), low_freq_factor=1.0,
+          high_freq_factor=4.0, original_max_positions=8192))
+  computed = (transformer.rotary_frequencies(config)
+              / transformer.rotary_frequencies(scaled))
+  if not np.allclose(computed, divisors, rtol=1e-4):
+    raise ValueError(
+        f'{_ROPE_FACTORS} is no Llama 3 scaling of 8192 positions: expected '
+        f'divisors {computed}, got {divisors}. Take the model as safetensors.')
+  return scaled
 
 
 def _tensor(config, tensor) -> layout.Tensor:
@@ -146,26 +167,6 @@ def _tensor(config, tensor) -> layout.Tensor:
     return array[index]
 
   return layout.Tensor(shape, read)
-
-
-def _with_rope_scaling(config, divisors) -> config_lib.ModelConfig:
-  """Finds the scaling by which the frequencies are divided.
-
-  llama.cpp keeps the divisors but not what they were computed from. Llama 3's
-  models differ in `factor` alone, which is the largest divisor; whether the
-  rest is as in theirs is checked by computing the divisors again.
-  """
-  scaled = dataclasses.replace(
-      config, rope_scaling=config_lib.RopeScaling(
-          factor=_decimal(np.max(divisors)), low_freq_factor=1.0,
-          high_freq_factor=4.0, original_max_positions=8192))
-  computed = (transformer.rotary_frequencies(config)
-              / transformer.rotary_frequencies(scaled))
-  if not np.allclose(computed, divisors, rtol=1e-4):
-    raise ValueError(
-        f'{_ROPE_FACTORS} is no Llama 3 scaling of 8192 positions: expected '
-        f'divisors {computed}, got {divisors}. Take the model as safetensors.')
-  return scaled
 
 
 def _decimal(number: float) -> float:

@@ -16,7 +16,7 @@ LENGTHS = np.array([3, 7])
 PROMPTS = np.array(jax.random.randint(jax.random.key(2), (2, 8), 0, 40))
 COMPLETIONS = np.array(jax.random.randint(jax.random.key(3), (6, 5), 0, 40))
 MODEL = transformer.make(CONFIG)
-PARAMS = MODEL.init(jax.random.key(0))
+PARAMS = jax.jit(MODEL.init)(jax.random.key(0))
 
 
 def score(prompts=PROMPTS, chunk=6, temperature=0.7):

@@ -23,7 +23,7 @@ POSITIONS = jnp.broadcast_to(jnp.arange(12), TOKENS.shape)
 def full(**kwargs):
   """The model, its parameters, and its logits and cache of TOKENS."""
   model = transformer.make(CONFIG, **kwargs)
-  params = transformer.make(CONFIG).init(jax.random.key(0))
+  params = jax.jit(transformer.make(CONFIG).init)(jax.random.key(0))
   if not kwargs.get('scan_layers', True):
     params = transformer.unstack(params, CONFIG.num_layers)
   @jax.jit
@@ -86,7 +86,8 @@ def test_remat_changes_no_gradient():
     model = transformer.make(CONFIG, remat=remat)
     loss = lambda p: jnp.sum(jax.nn.log_softmax(model.unembed(
         p, model.apply(p, TOKENS, POSITIONS)[0]))[..., 0])
-    return jax.jit(jax.grad(loss))(model.init(jax.random.key(0)))
+    params = full()[1]
+    return jax.jit(jax.grad(loss))(params)
   chex.assert_trees_all_close(gradient('layer'), gradient('none'), rtol=1e-4)
 
 
