@@ -1,11 +1,7 @@
 """A table from published names to points of the space of rules.
 
 A row has no logic: it names a value on each axis, its source, and how well
-that source is known:
-
-  PDF      read in full in the paper        2ND      second-hand
-  CODE     read in the source code          DERIVED  worked out here
-  SEED     from a summary of the paper      TEXTBOOK
+that source is known.
 """
 import dataclasses
 import inspect
@@ -21,10 +17,18 @@ from rlclip.trust_region.bounds import Fixed, FromDivergence, GroupAdaptive
 
 class Row(NamedTuple):
   make: Callable[[], LossSpec]
-  trust: str
+  trust: str  # a key of TRUST
 
 
-_REGISTRY = registry_lib.Registry('algorithm')
+TRUST = {
+    'PDF': 'read in full in the paper',
+    'CODE': 'read in published source code',
+    '2ND': 'second-hand, from notes and code of third parties',
+    'TEXTBOOK': 'common knowledge',
+}
+
+
+REGISTRY = registry_lib.Registry('algorithm')
 
 _AXES = {'bounds': bounds.REGISTRY, 'gate': gates.REGISTRY,
          'mismatch': mismatch.REGISTRY, 'reduction': reduce.REGISTRY}
@@ -32,22 +36,22 @@ _AXES = {'bounds': bounds.REGISTRY, 'gate': gates.REGISTRY,
 
 def names() -> tuple[str, ...]:
   """Registered algorithms, sorted."""
-  return _REGISTRY.names()
+  return REGISTRY.names()
 
 
 def aliases(name: str) -> tuple[str, ...]:
   """Other names of an algorithm."""
-  return _REGISTRY.aliases(name)
+  return REGISTRY.aliases(name)
 
 
 def documentation(name: str) -> str:
   """The docstring of an algorithm: what it is, and its source."""
-  return inspect.getdoc(_REGISTRY[name].make) or ''
+  return inspect.getdoc(REGISTRY[name].make) or ''
 
 
 def trust(name: str) -> str:
   """How well the source of an algorithm is known."""
-  return _REGISTRY[name].trust
+  return TRUST[REGISTRY[name].trust]
 
 
 def get(name: str, **overrides: Any) -> LossSpec:
@@ -66,7 +70,7 @@ def get(name: str, **overrides: Any) -> LossSpec:
     ValueError: for an unknown name, an override that this rule does not have,
       or a combination that makes no sense.
   """
-  spec = _REGISTRY[name].make()
+  spec = REGISTRY[name].make()
   axes = {field.name for field in dataclasses.fields(LossSpec)}
   values = {k: getattr(spec, k) for k in axes}
   for key in axes & set(overrides):
@@ -102,7 +106,7 @@ def _numbers(value) -> set[str]:
 def _row(name: str, *aliases: str, trust: str):
   """Decorator that files a point under its published name."""
   def add(make):
-    _REGISTRY.register(name, *aliases)(Row(make, trust))
+    REGISTRY.register(name, *aliases)(Row(make, trust))
     return make
   return add
 

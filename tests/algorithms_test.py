@@ -127,8 +127,7 @@ class ContractTest(parameterized.TestCase):
   @parameterized.parameters(*algorithms.names())
   def test_is_documented_with_source_and_trust(self, name):
     self.assertIn('Source:', algorithms.documentation(name))
-    self.assertIn(algorithms.trust(name), (
-        'PDF', 'CODE', 'SEED', '2ND', 'DERIVED', 'TEXTBOOK'))
+    self.assertIn(algorithms.trust(name), algorithms.TRUST.values())
 
 
 class PublishedTest(parameterized.TestCase):

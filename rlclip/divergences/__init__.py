@@ -6,7 +6,8 @@ put it into a file of this package: it is found, tested, explained and usable
 as a clip rule and as a penalty without another edit.
 """
 from rlclip.divergences.divergence import (aliases, canonical, Divergence,
-                                           documentation, get, names, register)
+                                           documentation, get, names, register,
+                                           REGISTRY)
 
-__all__ = ('Divergence', 'aliases', 'canonical', 'documentation', 'get',
-           'names', 'register')
+__all__ = ('Divergence', 'REGISTRY', 'aliases', 'canonical', 'documentation',
+           'get', 'names', 'register')

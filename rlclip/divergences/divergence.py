@@ -14,8 +14,8 @@ from rlclip import registry as registry_lib
 
 Array = Any
 
-_REGISTRY = registry_lib.Registry('divergence', package='rlclip.divergences')
-register = _REGISTRY.register
+REGISTRY = registry_lib.Registry('divergence', package='rlclip.divergences')
+register = REGISTRY.register
 
 # exp(+-700) is finite and positive in float64, exp(+-750) is not.
 _LOG_RANGE = 700.0
@@ -115,7 +115,7 @@ class Divergence:
 
 def names() -> tuple[str, ...]:
   """Registered divergences, sorted."""
-  return _REGISTRY.names()
+  return REGISTRY.names()
 
 
 def get(name: str, **hyper: float) -> Divergence:
@@ -132,7 +132,7 @@ def get(name: str, **hyper: float) -> Divergence:
     ValueError: for an unknown name, or one that does not take these numbers.
   """
   key, numbers = registry_lib.parse(name)
-  make = _REGISTRY[key]
+  make = REGISTRY[key]
   numbers.update(hyper)
   allowed = tuple(inspect.signature(make).parameters)
   unknown = sorted(set(numbers) - set(allowed))
@@ -147,18 +147,18 @@ def get(name: str, **hyper: float) -> Divergence:
 
 def documentation(name: str) -> str:
   """The docstring of a divergence: what it is, formula, source."""
-  return inspect.getdoc(_REGISTRY[registry_lib.parse(name)[0]]) or ''
+  return inspect.getdoc(REGISTRY[registry_lib.parse(name)[0]]) or ''
 
 
 def aliases(name: str) -> tuple[str, ...]:
   """Other names of a divergence."""
-  return _REGISTRY.aliases(name)
+  return REGISTRY.aliases(name)
 
 
 def canonical(name: str) -> str:
   """The registered name behind a name or alias, without its numbers."""
-  make = _REGISTRY[registry_lib.parse(name)[0]]
-  return next(key for key in _REGISTRY if _REGISTRY[key] is make)
+  make = REGISTRY[registry_lib.parse(name)[0]]
+  return next(key for key in REGISTRY if REGISTRY[key] is make)
 
 
 def _derivative(function, x):
