@@ -1,5 +1,6 @@
 """Contract of every published rule, and the published numbers."""
 import dataclasses
+import functools
 import inspect
 
 from absl.testing import absltest, parameterized
@@ -50,6 +51,12 @@ def _run(spec, arrays):
   return out, np.asarray(grad.astype(jnp.float32))
 
 
+@functools.lru_cache(maxsize=None)
+def _plain(name):
+  """What several tests compare with."""
+  return _run(algorithms.get(name), _arrays(*_logps(0.3)))
+
+
 class ContractTest(parameterized.TestCase):
 
   @parameterized.parameters(*algorithms.names())
@@ -60,7 +67,7 @@ class ContractTest(parameterized.TestCase):
         np.float32) if np.shape(v) == MASK.shape and k != 'mask' else v
         for k, v in arrays.items()}
     bad['advantages'] = np.where(LENGTHS, ADVANTAGES, np.nan)
-    out, grad = _run(spec, arrays)
+    out, grad = _plain(name)
     bad_out, bad_grad = _run(spec, bad)
     np.testing.assert_array_equal(out.loss, bad_out.loss)
     np.testing.assert_array_equal(grad, bad_grad)
@@ -71,7 +78,7 @@ class ContractTest(parameterized.TestCase):
   @parameterized.parameters(*algorithms.names())
   def test_whole_groups_add_up_to_the_batch(self, name):
     spec, data = algorithms.get(name), _logps(0.3)
-    whole, grad = _run(spec, _arrays(*data))
+    whole, grad = _plain(name)
     parts = [_run(spec, _arrays(*data, rows=rows))
              for rows in (slice(0, 4), slice(4, 8))]
     total = jax.tree.map(lambda *x: sum(x), *(out for out, _ in parts))

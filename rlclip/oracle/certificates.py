@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from rlclip import registry
+from rlclip import divergences, registry
 from rlclip.losses import LossSpec, Penalty, TokenMean
 from rlclip.oracle.gradients import (exact_gradient, expected_gradient,
                                      token_penalty_gradient)
@@ -160,6 +160,26 @@ def mask_is_derivative_of_min(seed: int) -> float:
 
     error = max(error, _gate_error(
         gates.PessimisticMin(), region, log_ratio, advantages, minimum))
+  return error
+
+
+@REGISTRY.register('divergence_mask_is_interval')
+def divergence_mask_is_interval(seed: int) -> float:
+  """f(w) <= delta blocks the same tokens as low <= w <= high, for every f."""
+  rng = np.random.default_rng(seed)
+  log_ratio = rng.normal(0, 0.4, 20_000)
+  advantages = rng.normal(0, 1, 20_000)
+  error = 0.0
+  for name in divergences.names():
+    generator = divergences.get(name).generator
+
+    def masked(d):
+      blocked = (generator(d) > 0.02) & (advantages * d > 0)
+      return -jnp.where(blocked, 1.0, jnp.exp(d)) * advantages
+
+    error = max(error, _gate_error(
+        gates.PessimisticMin(), bounds.FromDivergence(name, 0.02), log_ratio,
+        advantages, masked))
   return error
 
 

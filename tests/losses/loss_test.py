@@ -140,13 +140,13 @@ class GroupTest(absltest.TestCase):
   def test_a_row_without_reward_leaves_group_and_loss(self):
     spec = LossSpec(bounds=bounds.GroupAdaptive(0.2, 0.28),
                     reduction=TokenMean())
-    call = lambda rows: losses.from_arrays(
-        spec, logps=jnp.full((len(rows), 1), 0.5),
-        behavior_logps=jnp.zeros((len(rows), 1)),
-        mask=jnp.ones((len(rows), 1), bool), advantages=jnp.ones(len(rows)),
-        rewards=jnp.float32(rows), group=jnp.zeros(len(rows), int))
-    np.testing.assert_array_equal(
-        call([1, 0, 0, np.nan]).loss, call([1, 0, 0]).loss)
+    out = losses.from_arrays(
+        spec, logps=jnp.full((8, 1), jnp.log(2.0)),
+        behavior_logps=jnp.zeros((8, 1)), mask=jnp.ones((8, 1), bool),
+        advantages=jnp.ones(8), rewards=jnp.float32([1, 0, 0] + [np.nan] * 5),
+        group=jnp.zeros(8, int))
+    # One success of three: 1.28 for it, 1.2 for the two others.
+    np.testing.assert_allclose(out.loss, (-1.28 - 2 * 1.2, 3), rtol=1e-6)
 
 
 class BatchTest(absltest.TestCase):
@@ -175,6 +175,29 @@ class BatchTest(absltest.TestCase):
           out.metrics['entropy'].value(), entropy[mask].mean(), rtol=1e-6)
     with self.assertRaisesRegex(ValueError, 'needs the TokenStats'):
       losses.make(spec)(TokenStats(logps, entropy), None, batch)
+
+
+class CompilationTest(absltest.TestCase):
+
+  def test_a_rule_compiles_once_and_has_its_interval_inside_jit(self):
+    spec = algorithms.get('atr_grpo', divergence='jeffreys', delta=.05)
+    traces = []
+
+    @jax.jit
+    def step(logps):
+      traces.append(1)
+      return losses.from_arrays(
+          spec, logps=logps, behavior_logps=jnp.zeros((2, 3)),
+          advantages=jnp.float32([1, -1]), mask=jnp.ones((2, 3), bool))
+
+    logps = jnp.log(jnp.float32([[1.5, 1.5, 1.0], [0.5, 0.5, 0.9]]))
+    # Jeffreys at 0.05: both ends solve (w - 1) log(w) / 2 = 0.05.
+    high, low = 1.3409001, 0.7090992
+    for _ in range(3):
+      out = step(logps)
+    self.assertLen(traces, 1)
+    np.testing.assert_allclose(
+        out.loss.value(), (-(2 * high + 1) + (2 * low + 0.9)) / 6, rtol=1e-5)
 
 
 class MetricsTest(absltest.TestCase):
