@@ -121,15 +121,16 @@ def _reinforce():
                   advantage='group_mean')
 
 
-@_row('grpo', trust='PDF')
+@_row('grpo', trust='2ND')
 def _grpo():
   """PPO's clip with group z-scores and the unweighted k3 to a reference.
 
   On policy that penalty has the gradient of KL(reference || policy), not of
   the KL(policy || reference) which its value estimates.
 
-  Source: Shao et al., arXiv 2402.03300, equations 3 and 4, beta = 0.04. The
-  paper leaves eps open; 0.2 is PPO's.
+  Source: Shao et al., arXiv 2402.03300; eps 0.2 as in PPO. beta = 0.04 is the
+  value usually quoted for the paper and was not checked against its text;
+  the GRPO baseline of RPG's scripts has 0.001.
   """
   return LossSpec(
       bounds=Fixed(0.2, 0.2), gate=gates.PessimisticMin(),
@@ -248,8 +249,8 @@ def _cispo():
 
   eps_high is the distance of the cap from 1 (TRL's epsilon_high is the cap).
 
-  Source: MiniMax, arXiv 2506.13585, upper bound only; 0.2 as in verl's
-  example, as the paper gives no number.
+  Source: MiniMax, arXiv 2506.13585, upper bound only; 0.2 is that of verl's
+  example script.
   """
   return LossSpec(
       bounds=Fixed(1.0, 0.2), gate=gates.ClippedWeight(),
@@ -260,7 +261,7 @@ def _cispo():
 def _sapo():
   """A sigmoid in place of the clip; bad tokens fade a little faster.
 
-  Source: Gao et al., arXiv 2511.20347, temperatures 1.0 and 1.05; TRL, verl.
+  Source: SAPO, arXiv 2511.20347, temperatures 1.0 and 1.05; TRL, verl.
   """
   return LossSpec(
       bounds=None, gate=gates.SoftSigmoid(), reduction=SequenceMean(),
@@ -273,7 +274,7 @@ def _gmpo():
 
   The bounds exp(-0.4) and exp(0.4) are those of |log w| <= 0.4.
 
-  Source: Zhao et al., arXiv 2507.20673; verl's `geo_mean`.
+  Source: GMPO, arXiv 2507.20673; verl's `geo_mean`.
   """
   return LossSpec(
       bounds=FromDivergence('absolute_log_ratio', 0.4),

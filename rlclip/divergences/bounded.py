@@ -13,8 +13,8 @@ def total_variation() -> Divergence:
   its delta is on a scale of its own.
   low, high = 1 -+ 2 delta, low 0 from delta = 1/2 on.
 
-  Source: textbook; as a trust region Queeney et al. 2021 and Qi et al.,
-  arXiv 2602.04879, use it.
+  Source: textbook; between the token and the rest as a trust region in
+  arXiv 2602.04879 (DPPO).
   """
   return Divergence(
       generator=lambda d: 0.5 * jnp.abs(jnp.expm1(d)),

@@ -208,7 +208,7 @@ class SoftSigmoid:
     tau_positive: temperature where A > 0.
     tau_negative: temperature elsewhere.
 
-  Source: Gao et al., arXiv 2511.20347 (SAPO).
+  Source: arXiv 2511.20347 (SAPO), as TRL and verl have it.
   """
   tau_positive: float = 1.0
   tau_negative: float = 1.05
@@ -237,7 +237,7 @@ class GeometricMean:
   J = A exp(mean_t d_t), d_t = log w_t, or its bound where it is outside and
   A (w_t - 1) > 0. A sequence mean of token means gives the published form.
 
-  Source: Zhao et al., arXiv 2507.20673 (GMPO).
+  Source: arXiv 2507.20673 (GMPO), as verl has it.
   """
   uses_bounds: ClassVar[bool] = True
   takes_inside: ClassVar[bool] = False
