@@ -42,11 +42,18 @@ def get_config():
 
   c.algorithm = g = config_dict.ConfigDict()
   g.name = 'grpo'  # see rlclip.algorithms.names()
+  g.divergence = placeholder(str)  # that draws the bounds, as 'pearson'
   g.delta = placeholder(float)  # divergence budget of the trust region
   g.eps_low = placeholder(float)  # ratio clip below: 1 - eps_low
   g.eps_high = placeholder(float)  # ratio clip above: 1 + eps_high
-  g.beta = placeholder(float)  # weight of the penalty, 1 / nats
+  g.cap = placeholder(float)  # of the ratio where A < 0 (dual clip)
+  g.beta = placeholder(float)  # weight of the penalty, 1 / nats; 0 for none
+  g.gate = placeholder(str)  # what leaving the region does, as 'dual_clip'
+  g.level = placeholder(str)  # of the ratio: token, sequence
   g.anchor = placeholder(str)  # of the ratio: behavior, old
+  g.mismatch = placeholder(str)  # sampler / learner correction (anchor old)
+  g.reduction = placeholder(str)  # of token losses, as 'token_mean'
+  g.advantage = placeholder(str)  # estimator, as 'group_mean'
 
   c.rollout = r = config_dict.ConfigDict()
   r.num_prompts = 32  # prompts a step (P)

@@ -16,7 +16,7 @@ def get_config():
   config.model.architecture.head_dim = 16
   config.model.architecture.intermediate_size = 64
   config.task.options = {'num_operands': 2, 'num_digits': 1}
-  config.warm_start.num_steps = 20
+  config.warm_start.num_steps = 200
   config.warm_start.batch_size = 32
   config.algorithm.name = 'atr_grpo'
   config.rollout.num_prompts = 8

@@ -10,7 +10,7 @@ import typing
 from typing import Any, Mapping
 
 from rlclip import algorithms
-from rlclip.losses import LossSpec
+from rlclip.losses import LossSpec, reduce
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,11 +51,18 @@ class WarmStart:
 @dataclasses.dataclass(frozen=True)
 class Algorithm:
   name: str
+  divergence: str | None
   delta: float | None
   eps_low: float | None
   eps_high: float | None
+  cap: float | None
   beta: float | None
+  gate: str | None
+  level: str | None
   anchor: str | None
+  mismatch: str | None
+  reduction: str | None
+  advantage: str | None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -164,8 +171,13 @@ class Experiment:
     """The point in the space of rules, overrides applied."""
     overrides = dataclasses.asdict(self.algorithm)
     name = overrides.pop('name')
-    return algorithms.get(
+    spec = algorithms.get(
         name, **{k: v for k, v in overrides.items() if v is not None})
+    if spec.reduction == reduce.SequenceSum():
+      # The token budget, said out loud: batches are trimmed below it.
+      budget = reduce.SequenceSum(float(self.rollout.completion_length))
+      spec = dataclasses.replace(spec, reduction=budget)
+    return spec
 
   def sizes(self) -> dict[str, int]:
     """What a step amounts to, for the first lines of a run."""

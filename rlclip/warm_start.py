@@ -35,7 +35,8 @@ def run(parts: assembly.Parts, params: Params, show=lambda step, loss: None
         f'{parts.task.name!r} has no demonstrations. Set it to 0.')
   optimizer = learner.optimizer_from(
       spec.learning_rate, warmup_steps=max(1, spec.num_steps // 20),
-      decay_steps=spec.num_steps + 1, schedule='cosine', max_grad_norm=1.0)
+      decay_steps=spec.num_steps + 1, schedule='cosine', max_grad_norm=1.0,
+      b2=0.98)  # a warm start is short: 0.999 would average all of it
   supervised = learner.make(
       parts.model, learner.supervised_loss, optimizer, parts.partitioner,
       temperature=1.0, chunk=e.learner.logits_chunk)

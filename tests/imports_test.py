@@ -40,7 +40,8 @@ MAY_IMPORT = {
     'checkpoint': {'types', 'workdir'},
     # Statistics, and answers by way of the same rollouts as training.
     'evaluate': {'rollouts', 'workdir', 'types', 'registry'},
-    'analysis': {'losses', 'data', 'metrics', 'types', 'registry'},
+    'analysis': {'evaluate', 'losses', 'data', 'metrics', 'workdir', 'types',
+                 'registry'},
     # These tie the parts together.
     'rollouts': {'advantages', 'data', 'rewards', 'types', 'registry'},
     'assembly': ANY,

@@ -1,0 +1,123 @@
+"""Configs: every key checked before step 0, in words that help."""
+import dataclasses
+import importlib
+import pathlib
+import pkgutil
+
+import pytest
+
+import configs
+from configs import default, tiny
+from rlclip import config
+
+
+def changed(**changes):
+  """The default config with `a__b=value` changes."""
+  made = default.get_config()
+  for key, value in changes.items():
+    *groups, leaf = key.split('__')
+    node = made
+    for group in groups:
+      node = node[group]
+    node[leaf] = value
+  return made
+
+
+@pytest.mark.parametrize(
+    'name', [m.name for m in pkgutil.iter_modules(configs.__path__)])
+def test_every_config_resolves(name):
+  module = importlib.import_module(f'configs.{name}')
+  experiment = config.resolve(module.get_config())
+  assert experiment.num_rows == (
+      experiment.rollout.num_prompts * experiment.rollout.group_size)
+
+
+@pytest.mark.parametrize('changes, message', [
+    (dict(learner__num_mini_batches=5),
+     'num_mini_batches must be a divisor of rollout.num_prompts = 32, got 5'),
+    (dict(learner__num_mini_batches=4, learner__num_micro_batches=3),
+     'a divisor of the 8 prompts of a mini-batch, got 3'),
+    (dict(rollout__temperature=0.0), 'temperature must be more than 0'),
+    (dict(model__architecture__max_positions=100),
+     'at least prompt_length .* = 128, got 100'),
+    (dict(evaluation__temperature=0.0, evaluation__num_samples=4),
+     'greedy samples are all the same, got 4'),
+    (dict(model__path='x', warm_start__num_steps=5),
+     '0 where model.path gives pretrained weights, got 5'),
+    (dict(optimizer__schedule='step'), "constant, cosine or linear, got 'step'"),
+    (dict(algorithm__name='atr_grpoo'), "Did you mean 'atr_grpo'"),
+    # GRPO's clip has no delta: the option would have no effect.
+    (dict(algorithm__delta=0.1), "'grpo' does not take delta"),
+    (dict(algorithm__name='atr_grpo', algorithm__delta=-1.0), 'delta > 0'),
+])
+def test_what_makes_no_sense_stops_before_step_0(changes, message):
+  with pytest.raises(ValueError, match=message):
+    config.resolve(changed(**changes))
+
+
+def test_an_unknown_key_is_refused_with_the_nearest_known_one():
+  raw = default.get_config().to_dict()
+  raw['rollout']['group_sise'] = 4
+  with pytest.raises(ValueError, match='Did you mean config.rollout.group_si'):
+    config.resolve(raw)
+
+
+def test_a_missing_key_is_refused():
+  raw = default.get_config().to_dict()
+  del raw['mesh']['fsdp']
+  with pytest.raises(ValueError, match='Missing config.mesh.fsdp'):
+    config.resolve(raw)
+
+
+@pytest.mark.parametrize('value', [8.0, '8', True])
+def test_a_wrong_type_is_refused(value):
+  raw = default.get_config().to_dict()
+  raw['rollout']['group_size'] = value
+  with pytest.raises(ValueError, match='group_size must be of type int, got'):
+    config.resolve(raw)
+
+
+def test_an_int_passes_for_a_float():
+  raw = default.get_config().to_dict()
+  raw['rollout']['temperature'] = 1
+  assert config.resolve(raw).rollout.temperature == 1.0
+
+
+def test_sizes_are_those_of_a_step():
+  sizes = config.resolve(tiny.get_config()).sizes()
+  assert sizes['completions a step'] == 32  # 8 prompts x 4
+  assert sizes['completions an update'] == 16
+  assert sizes['optimizer updates in all'] == 8  # 4 steps x 2
+  assert sizes['tokens a step, at most'] == 8 * 8 + 32 * 12
+
+
+def test_overrides_reach_the_rule():
+  experiment = config.resolve(changed(
+      algorithm__name='atr_grpo', algorithm__divergence='pearson',
+      algorithm__delta=0.5 * 0.3**2, algorithm__gate='dual_clip'))
+  low, high = experiment.loss_spec.bounds.interval()
+  assert (low, high) == pytest.approx((0.7, 1.3))  # 1 -/+ sqrt(2 delta)
+  assert type(experiment.loss_spec.gate).__name__ == 'DualClip'
+
+
+def test_dr_grpo_divides_by_the_token_budget_however_batches_are_trimmed():
+  spec = config.resolve(changed(algorithm__name='dr_grpo')).loss_spec
+  assert spec.reduction.constant == 64.0
+
+
+def test_default_and_dataclasses_name_the_same_keys():
+  def keys(kind):
+    return {
+        f.name: keys(f.type) if dataclasses.is_dataclass(f.type) else None
+        for f in dataclasses.fields(kind)}
+  def names(node):
+    return {k: names(v) if isinstance(v, dict) and k != 'options' else None
+            for k, v in node.items()}
+  assert names(default.get_config().to_dict()) == keys(config.Experiment)
+
+
+def test_experiments_hold_only_their_differences():
+  for path in pathlib.Path(configs.__path__[0]).glob('*.py'):
+    if path.name not in ('default.py', '__init__.py'):
+      text = path.read_text(encoding='utf-8')
+      assert 'default.get_config()' in text and '.get(' not in text, path

@@ -1,0 +1,182 @@
+"""The whole line on the tiny config: it runs, resumes bit-equal, refuses."""
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from rlclip import metrics
+
+_ROOT = pathlib.Path(__file__).parents[1]
+_SECONDS = 240
+
+
+def environment(cache):
+  """One device, and a compilation cache: the restarts would recompile."""
+  return {
+      **os.environ, 'XLA_FLAGS': '', 'JAX_PLATFORMS': 'cpu',
+      'JAX_COMPILATION_CACHE_DIR': str(cache),
+      'JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS': '0'}
+
+
+def start(folder, cache, *flags):
+  return subprocess.Popen(
+      [sys.executable, '-m', 'experiments.train', '--config=configs/tiny.py',
+       f'--workdir={folder}', *flags],
+      cwd=_ROOT, env=environment(cache), stdout=subprocess.PIPE,
+      stderr=subprocess.STDOUT, text=True)
+
+
+def finish(folder, cache, *flags):
+  process = start(folder, cache, *flags)
+  output, _ = process.communicate(timeout=_SECONDS)
+  return process.returncode, output
+
+
+@pytest.fixture(scope='module')
+def cache(tmp_path_factory):
+  return tmp_path_factory.mktemp('cache')
+
+
+@pytest.fixture(scope='module')
+def whole(tmp_path_factory, cache):
+  """(folder, output) of a run that nothing interrupted."""
+  folder = tmp_path_factory.mktemp('whole') / 'run'
+  code, output = finish(folder, cache)
+  assert code == 0, output
+  return folder, output
+
+
+def deterministic_lines(folder):
+  return [{k: v for k, v in line.items() if metrics.is_deterministic(k)}
+          for line in metrics.read(folder / 'metrics.jsonl')]
+
+
+def arrays(folder):
+  """Name -> bytes of every file of the last checkpoint's arrays."""
+  import jax
+  import orbax.checkpoint as ocp
+  with ocp.StandardCheckpointer() as reader:
+    trees = [reader.restore(folder / 'checkpoints' / '4' / item)
+             for item in ('params', 'optimizer')]
+  return [np.asarray(leaf) for leaf in jax.tree.leaves(trees)]
+
+
+def test_the_line_runs_and_leaves_everything_behind(whole):
+  folder, output = whole
+  lines = metrics.read(folder / 'metrics.jsonl')
+  assert [line['step'] for line in lines] == [0, 1, 2, 3, 4]
+  # The sizes come first, the table of before and after last.
+  assert output.splitlines()[0].split() == ['prompts', 'a', 'step', '8']
+  assert 'arithmetic pass@1' in output and 'TensorBoard' in output
+  for name in ('config.json', 'versions.json', 'log.txt', 'tb',
+               'checkpoints/4', 'rollouts/00000004.parquet',
+               'eval/arithmetic/0.jsonl', 'eval/arithmetic/4.jsonl'):
+    assert (folder / name).exists(), name
+
+
+def test_metrics_have_the_names_of_trl_and_the_phases(whole):
+  last = metrics.read(whole[0] / 'metrics.jsonl')[-1]
+  for name in ('reward', 'reward_std', 'frac_reward_zero_std', 'entropy',
+               'completions/mean_length', 'completions/clipped_ratio',
+               'clip_ratio/low_mean', 'clip_ratio/high_mean',
+               'clip_ratio/region_mean', 'grad_norm', 'loss',
+               'time/sample', 'time/reward', 'time/update', 'time/sync',
+               'compile/count', 'compile/seconds', 'eval/arithmetic/pass@1'):
+    assert name in last, name
+  assert last['grad_norm'] > 0
+
+
+def test_the_bank_holds_what_was_sampled(whole):
+  table = pq.read_table(whole[0] / 'rollouts' / '00000002.parquet').to_pylist()
+  assert len(table) == 32 and {row['step'] for row in table} == {2}
+  assert {row['weights'] for row in table} == {1}
+  # Advantages sum to zero in every group of four.
+  sums = np.array([row['advantage'] for row in table]).reshape(8, 4).sum(1)
+  np.testing.assert_allclose(sums, 0, atol=1e-5)
+  for row in table:
+    assert len(row['tokens']) == len(row['behavior_logps']) <= 12
+    right = row['text'].split('#')[-1].strip() == row['gold']
+    if right and '#' in row['text']:
+      assert row['reward'] == 1
+
+
+def test_killed_at_any_step_it_ends_bit_equal(whole, cache, tmp_path):
+  folder = tmp_path / 'run'
+  kills = 0
+  # Kill at start-up, and as soon as each of these steps has its line.
+  for wanted in (None, 0, 1, 3):
+    process = start(folder, cache)
+    begun = time.monotonic()
+    while process.poll() is None and time.monotonic() - begun < _SECONDS:
+      path = folder / 'metrics.jsonl'
+      steps = ([json.loads(line)['step'] for line in
+                path.read_text().splitlines(keepends=True)
+                if line.endswith('\n')] if path.exists() else [])
+      if (folder / 'log.txt').exists() if wanted is None else wanted in steps:
+        process.send_signal(signal.SIGKILL)
+        break
+      time.sleep(0.002)
+    process.communicate(timeout=_SECONDS)
+    kills += process.returncode == -signal.SIGKILL
+  code, output = finish(folder, cache)
+  assert code == 0, output
+  assert kills >= 3
+  assert deterministic_lines(folder) == deterministic_lines(whole[0])
+  for a, b in zip(arrays(folder), arrays(whole[0]), strict=True):
+    np.testing.assert_array_equal(a, b)
+  for path in sorted((whole[0] / 'rollouts').glob('*.parquet')):
+    assert pq.read_table(folder / 'rollouts' / path.name).equals(
+        pq.read_table(path))
+
+
+def test_a_finished_run_started_again_only_shows_its_end(whole, cache):
+  before = (whole[0] / 'metrics.jsonl').read_bytes()
+  code, output = finish(whole[0], cache)
+  assert code == 0 and 'arithmetic pass@1' in output
+  assert (whole[0] / 'metrics.jsonl').read_bytes() == before
+
+
+def test_another_config_in_the_same_folder_is_refused(whole, cache):
+  code, output = finish(whole[0], cache, '--config.rollout.group_size=2')
+  assert code == 1
+  assert 'config differs: rollout.group_size = 2, was 4' in output
+
+
+def test_a_second_process_on_a_folder_is_refused(cache, tmp_path):
+  folder = tmp_path / 'run'
+  first = start(folder, cache)
+  while first.poll() is None and not (folder / 'config.json').exists():
+    time.sleep(0.01)
+  code, output = finish(folder, cache)
+  first.kill()
+  first.communicate()
+  assert code == 1 and f'process {first.pid} on' in output
+
+
+def test_a_gradient_that_is_not_finite_stops_the_run(cache, tmp_path):
+  # A rate at which the first update already leaves float32's range.
+  code, output = finish(
+      tmp_path / 'run', cache, '--config.optimizer.learning_rate=1e38',
+      '--config.optimizer.max_grad_norm=0.0')
+  assert code == 1
+  assert 'NonfiniteGradient' in output and 'step 1 is not finite' in output
+  assert (tmp_path / 'run' / 'checkpoints' / '0').is_dir()
+
+
+@pytest.mark.parametrize('flag, message', [
+    ('--config.rollout.group_sise=2', 'group_sise'),
+    ('--config.rollout.group_size=many', 'group_size'),
+    ('--config.learner.num_mini_batches=3', 'a divisor of rollout.num_prom'),
+    ('--config.rollout.prompt_length=2', 'Raise --config.rollout.prompt_leng'),
+])
+def test_a_bad_flag_stops_before_step_0(cache, tmp_path, flag, message):
+  code, output = finish(tmp_path / 'run', cache, flag)
+  assert code != 0 and message in output
+  assert not (tmp_path / 'run' / 'rollouts').exists()
