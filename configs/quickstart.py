@@ -13,7 +13,7 @@ from configs import default
 def get_config():
   """Returns the experiment of `make quickstart`."""
   config = default.get_config()
-  config.num_steps = 180
+  config.num_steps = 150
   config.model.architecture.hidden_size = 96
   config.model.architecture.num_layers = 3
   config.model.architecture.num_heads = 3
@@ -22,7 +22,7 @@ def get_config():
   config.model.architecture.max_positions = 64
   config.task.name = 'arithmetic'
   config.task.options = {'num_operands': 3, 'num_digits': 2}
-  config.warm_start.num_steps = 1800
+  config.warm_start.num_steps = 2600
   config.warm_start.batch_size = 32
   config.warm_start.learning_rate = 3e-3
   config.warm_start.slip_rate = 0.15

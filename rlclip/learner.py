@@ -67,7 +67,7 @@ def make(model: transformer.Model, loss: Loss,
         score, loss, state.params, reference, jax.tree.map(cut, batch))
     grads = jax.tree.map(
         lambda g: g / jnp.maximum(out.loss.weight, 1e-30), grads)
-    norm = optax.global_norm(grads)
+    norm = optax.tree.norm(grads)
     finite = jnp.isfinite(norm)
     # A poisoned gradient leaves the state alone; the host decides what next.
     state = jax.lax.cond(
