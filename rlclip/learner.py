@@ -20,7 +20,7 @@ class Learner(NamedTuple):
     init: params -> TrainState, a copy, laid on the mesh.
     update: (state, reference params or None, batch) -> (state, metrics). The
       state is donated. Metrics are a dict of Mean. Where a gradient is not
-      finite the state stays as it was, and the metric `nonfinite` is 1.
+      finite the state stays as it was, and the metric `grad_nonfinite` is 1.
     score: (params, batch) -> TokenStats [N, C] at the sampling temperature.
     shardings: of the TrainState.
   """
@@ -74,7 +74,7 @@ def make(model: transformer.Model, loss: Loss,
         finite, lambda s: _apply(optimizer, s, grads), lambda s: s, state)
     one = lambda x: Mean(jnp.float32(x), jnp.float32(1))
     metrics = {**out.metrics, 'loss': out.loss, 'grad_norm': one(norm),
-               'nonfinite': one(~finite)}
+               'grad_nonfinite': one(~finite)}
     return state, metrics
 
   replicated = partitioner.replicated()

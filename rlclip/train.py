@@ -196,7 +196,7 @@ class _Run:
       self.parts.sampler.load_weights(self.state.params, self.step)
 
   def _check_finite(self, totals):
-    bad = [i for i, means in enumerate(totals) if means['nonfinite'].total > 0]
+    bad = [i for i, means in enumerate(totals) if means['grad_nonfinite'].total > 0]
     if bad:
       self.checkpoints.wait()
       raise NonfiniteGradient(

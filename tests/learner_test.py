@@ -109,7 +109,7 @@ def test_a_gradient_that_is_not_finite_leaves_the_state_alone():
   bad = {**params, 'norm': {'scale': params['norm']['scale'] * np.nan}}
   batch = make_batch()
   state, metrics = made.update(made.init(bad), None, batch)
-  assert metrics['nonfinite'].value() == 1
+  assert metrics['grad_nonfinite'].value() == 1
   assert int(state.step) == 0
   np.testing.assert_array_equal(state.params['embedding'], params['embedding'])
 
