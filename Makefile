@@ -33,17 +33,25 @@ quickstart: $(VENV)/.done-base
 	exec $(PY) -m experiments.train --config=configs/quickstart.py \
 	  --workdir="$$folder" --config.seed=$(SEED)
 
+# Greedy answers to the first hundred problems, before and after.
+GSM8K := --tasks=gsm8k --config=configs/smollm2_arithmetic.py \
+  --config.rollout.prompt_length=256 --config.rollout.completion_length=256 \
+  --config.rollout.num_slots=50 --config.evaluation.num_problems=100 \
+  --config.evaluation.temperature=0.0
+
 smollm2: $(VENV)/.done-gguf $(SMOLLM2)/config.json
-	@if [ -d "$(RLCLIP_DATA)/gsm8k" ]; then \
-	  $(PY) -m experiments.evaluate --config=configs/smollm2_arithmetic.py \
-	    --model=$(SMOLLM2) --tasks=gsm8k --num_samples=1; \
-	else \
-	  echo "No folder $(RLCLIP_DATA)/gsm8k: GSM8K is left out."; \
-	  echo "Set RLCLIP_DATA to the folder of the data sets to have it."; \
-	fi
-	@folder=$$($(PY) -m rlclip.workdir runs/smollm2$(SUFFIX)); \
-	exec $(PY) -m experiments.train --config=configs/smollm2_arithmetic.py \
-	  --workdir="$$folder" --config.seed=$(SEED)
+	@evaluate() { \
+	  if [ -d "$(RLCLIP_DATA)/gsm8k" ]; then \
+	    $(PY) -m experiments.evaluate $(GSM8K) "$$@"; \
+	  else \
+	    echo "No folder $(RLCLIP_DATA)/gsm8k: GSM8K is left out."; \
+	    echo "Set RLCLIP_DATA to the folder of the data sets to have it."; \
+	  fi; }; \
+	folder=$$($(PY) -m rlclip.workdir runs/smollm2$(SUFFIX)); \
+	evaluate --model=$(SMOLLM2); \
+	$(PY) -m experiments.train --config=configs/smollm2_arithmetic.py \
+	  --workdir="$$folder" --config.seed=$(SEED); \
+	evaluate --workdir="$$folder"
 
 test: $(VENV)/.done-test
 	$(PY) -m pytest -n 2 --durations=15 $(TEST_ARGS)
