@@ -23,6 +23,7 @@ def main(argv):
   import jax
   import rich.console
   import rich.table
+
   from rlclip import assembly, config, diagnose, workdir
   console = rich.console.Console()
   for name, version in workdir.versions().items():

@@ -307,7 +307,7 @@ def _training_rules(e: Experiment):
           ('rollout', r, ('num_prompts', 'group_size', 'prompt_length',
                           'completion_length', 'steps_per_round')),
           ('learner', u, ('num_epochs', 'num_mini_batches',
-                         'num_micro_batches', 'logits_chunk')))
+                          'num_micro_batches', 'logits_chunk')))
       for name in names)
   return (
       (e.num_steps >= 0, 'num_steps', '0 or more', e.num_steps),

@@ -91,7 +91,8 @@ def show_comparison(
     title: above the table.
     console: where to print; None takes standard output.
   """
-  table = rich.table.Table(title=title, caption='in brackets: 95% confidence intervals')
+  table = rich.table.Table(
+      title=title, caption='in brackets: 95% confidence intervals')
   table.add_column('test set')
   for name in ('before', 'after', 'change'):
     table.add_column(name, justify='right')

@@ -39,7 +39,11 @@ def train(experiment: config_lib.Experiment,
   """
   for name, size in experiment.sizes().items():
     print(f'{name:26} {size:>12,}')
-  with workdir.open_run(path, config_lib.as_dict(experiment)) as folder:
+  # A schedule that ends with the run is another one for another length.
+  fixed = {'num_steps'} if experiment.optimizer.schedule != 'constant' else {}
+  may_differ = [key for key in workdir.MAY_DIFFER if key not in fixed]
+  with workdir.open_run(path, config_lib.as_dict(experiment),
+                        may_differ=may_differ) as folder:
     parts = assembly.build(experiment)
     with _Run(parts, folder) as run:
       run.start()
@@ -196,7 +200,8 @@ class _Run:
       self.parts.sampler.load_weights(self.state.params, self.step)
 
   def _check_finite(self, totals):
-    bad = [i for i, means in enumerate(totals) if means['grad_nonfinite'].total > 0]
+    bad = [i for i, means in enumerate(totals)
+           if means['grad_nonfinite'].total > 0]
     if bad:
       self.checkpoints.wait()
       raise NonfiniteGradient(

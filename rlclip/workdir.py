@@ -26,7 +26,8 @@ from typing import Any, Iterator, Mapping, Sequence
 MAY_DIFFER = (
     'num_steps', 'mesh.*', 'evaluation.*', 'checkpoint.*', 'logging.*',
     'model.remat', 'reward.num_workers', 'rollout.num_slots',
-    'rollout.steps_per_round', 'task.data_dir', 'learner.logits_chunk')
+    'rollout.prompt_length', 'rollout.steps_per_round', 'task.data_dir',
+    'learner.logits_chunk')
 
 _PACKAGES = (
     'rlclip', 'jax', 'jaxlib', 'flax', 'optax', 'orbax-checkpoint', 'numpy',

@@ -44,7 +44,7 @@ def test_every_config_resolves(name):
      'greedy samples are all the same, got 4'),
     (dict(model__path='x', warm_start__num_steps=5),
      '0 where model.path gives pretrained weights, got 5'),
-    (dict(optimizer__schedule='step'), "constant, cosine or linear, got 'step'"),
+    (dict(optimizer__schedule='step'), "cosine or linear, got 'step'"),
     (dict(algorithm__name='atr_grpoo'), "Did you mean 'atr_grpo'"),
     # GRPO's clip has no delta: the option would have no effect.
     (dict(algorithm__delta=0.1), "'grpo' does not take delta"),
