@@ -2,14 +2,13 @@
 
 Names are TRL's where TRL has one:
 
-  loss, grad_norm, learning_rate, entropy
+  loss, grad_norm, entropy
   reward, reward_std, frac_reward_zero_std
   completions/{mean,min,max}_length, completions/clipped_ratio
   clip_ratio/{low,high,region}_mean
   kl                                         to the reference policy, nats
-  sampling/sampling_logp_difference/{mean,max}
-  sampling/importance_sampling_ratio/{min,mean,max}
-  num_tokens                                 since step 0
+  sampling/sampling_logp_difference/mean     sampler against learner
+  sampling/importance_sampling_ratio/mean
   eval/<task>/<measure>                      pass@1, ...
   time/<phase>, perf/*, compile/*            differ from run to run
 
@@ -38,7 +37,6 @@ NONDETERMINISTIC_PREFIXES = ('time/', 'perf/', 'compile/')
 VERL_ALIASES = {
     'actor/pg_loss': 'loss',
     'actor/grad_norm': 'grad_norm',
-    'actor/lr': 'learning_rate',
     'actor/entropy': 'entropy',
     'actor/pg_clipfrac': 'clip_ratio/region_mean',
     'actor/kl_loss': 'kl',
@@ -131,6 +129,11 @@ class Writer:
       ValueError: if `step` does not come after the last one written.
       OSError: if the disk is full; the file keeps its whole lines.
     """
+    reserved = sorted({'step', 'nonfinite'} & set(metrics))
+    if reserved:
+      raise ValueError(
+          f'A metric cannot be called {reserved[0]!r}, a key of the line '
+          f'itself. Give it another name.')
     if step <= self._step:
       raise ValueError(
           f'{self._path} holds step {self._step} already, got step {step}. '

@@ -201,3 +201,12 @@ def test_a_function_compiles_once_and_again_for_a_new_shape():
   assert counts == [1, 0, 1]
   f(np.ones(5, np.float32))
   assert compilations.take()['compile/count'] == 0
+
+
+@pytest.mark.parametrize('name', ['step', 'nonfinite'])
+def test_a_metric_may_not_take_a_key_of_the_line(tmp_path, name):
+  writer = metrics.Writer(_folder(tmp_path), tensorboard=False)
+  with pytest.raises(ValueError, match=f'cannot be called {name!r}'):
+    writer.write(0, {name: 1.0})
+  writer.close()
+  assert metrics.read(tmp_path / 'metrics.jsonl') == []
