@@ -20,6 +20,7 @@ class Group(NamedTuple):
   completions: Sequence[Completion]
   texts: Sequence[str]
   rewards: np.ndarray  # float[G], nan where there is none
+  by_function: Sequence[dict[str, float | None]]  # G of them, unweighted
 
 
 class Collected(NamedTuple):
@@ -95,10 +96,12 @@ def collect(sampler: Sampler, pool: pool_lib.Pool, decode, prompts,
             completions, strict=True)])
   rewards = np.array(
       [np.nan if r is None else r for r in scored.rewards], np.float64)
+  by_function = [dict(zip(scored.by_function, values))
+                 for values in zip(*scored.by_function.values())]
   cut = lambda items, i: items[i * group_size:(i + 1) * group_size]
   groups = [
       Group(prompt, *(cut(items, i) for items in (
-          requests, completions, texts, rewards)))
+          requests, completions, texts, rewards, by_function)))
       for i, prompt in enumerate(prompts)]
   return Collected(groups, scored.num_timeouts, scored.num_errors)
 
@@ -168,7 +171,7 @@ def bank_rows(collected: Collected, batch: Batch, step: int
           text=group.texts[i], finish=completion.finish,
           behavior_logps=completion.logps,
           old_logps=batch.old_logps[row, :len(completion.tokens)],
-          reward=reward, rewards={'total': reward},
+          reward=reward, rewards=group.by_function[i],
           gold=str(group.prompt.fields['gold']),
           advantage=float(batch.advantages[row])))
   return rows

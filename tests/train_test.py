@@ -106,6 +106,7 @@ def test_the_bank_holds_what_was_sampled(whole):
     right = row['text'].split('#')[-1].strip() == row['gold']
     if right and '#' in row['text']:
       assert row['reward'] == 1
+    assert row['rewards'] == [('arithmetic', row['reward'])]
 
 
 def test_killed_at_any_step_it_ends_bit_equal(whole, cache, tmp_path):
