@@ -11,7 +11,7 @@ from configs import default
 
 
 def get_config():
-  """Returns the experiment of `make quickstart`."""
+  """Returns 150 steps; docs/results/quickstart.md has three seeds."""
   config = default.get_config()
   config.num_steps = 150
   config.model.architecture.hidden_size = 96
