@@ -16,6 +16,7 @@ import numpy as np
 from rlclip.models import config as config_lib
 from rlclip.types import Array, Params
 
+_PRECISE_PARTS = 8  # of a product, at the highest precision
 Constrain = Callable[[Array, Sequence[str | None]], Array]
 
 
@@ -330,11 +331,20 @@ def _matmul(x, kernel):
   """x [..., in] @ kernel [in, out] in x's dtype, float32 out.
 
   Tokens are flattened first: the backward products of a 3-D operand are far
-  slower on CPUs.
+  slower on CPUs. Under `jax.default_matmul_precision('highest')` a product is
+  the sum of partial ones: XLA's CPU kernels add up all of `in` in one
+  float32 accumulator, whatever precision is asked, and that is most of their
+  error. Slower, so for comparisons only.
   """
-  flat = x.reshape(-1, x.shape[-1])
-  out = jax.lax.dot(flat, kernel.astype(x.dtype),
-                    preferred_element_type=jnp.float32)
+  flat, kernel = x.reshape(-1, x.shape[-1]), kernel.astype(x.dtype)
+  size = x.shape[-1]
+  parts = 1
+  if jax.config.jax_default_matmul_precision == 'highest':
+    parts = math.gcd(size, _PRECISE_PARTS)
+  out = sum(
+      jax.lax.dot(flat[:, i:i + size // parts], kernel[i:i + size // parts],
+                  preferred_element_type=jnp.float32)
+      for i in range(0, size, size // parts))
   return out.reshape(*x.shape[:-1], kernel.shape[-1])
 
 
