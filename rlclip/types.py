@@ -116,6 +116,22 @@ class Batch(NamedTuple):
   truncated: Array  # bool[N], ended by length
 
 
+@dataclasses.dataclass(frozen=True, order=True)
+class Statistic:
+  """The policy's divergence from another at a position, over the vocabulary.
+
+  Attributes:
+    measure: a divergence of rlclip.divergences, D(policy || other).
+    toward: the other: 'anchor' (the policy at the batch's weights) or
+      'reference'.
+    top_k: 0 for all of the vocabulary; else the other's K likeliest tokens,
+      each its own bin, and one bin for the rest.
+  """
+  measure: str
+  toward: Literal['anchor', 'reference']
+  top_k: int = 0
+
+
 class TokenStats(NamedTuple):
   """What scoring computes beside the logits, chunk by chunk.
 
@@ -124,7 +140,7 @@ class TokenStats(NamedTuple):
   """
   logps: Array  # float32[N, C], at the sampling temperature
   entropy: Array  # float32[N, C], nats
-  extra: Mapping[str, Array] = {}
+  extra: Mapping[Statistic, Array] = {}  # float32[N, C] each
 
 
 class Mean(NamedTuple):

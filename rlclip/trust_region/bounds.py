@@ -6,11 +6,11 @@ has digits that w does not.
 import dataclasses
 import functools
 import math
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, Mapping, NamedTuple
 
 import jax.numpy as jnp
 
-from rlclip import divergences, registry
+from rlclip import divergences, registry, types
 
 Array = Any
 
@@ -40,11 +40,28 @@ class BoundsInputs(NamedTuple):
   rewards: Array | None = None  # [N, 1]
   group_mean: Array | None = None  # [N, 1], mean reward of the row's group
   group_size: Array | None = None  # int, or int[N, 1]
+  width: Array | float = 1.0  # multiplies an eps, and its square a delta
+  statistics: Mapping[types.Statistic, Array] = {}  # [N, C], those in `needs`
+
+
+class Bounds:
+  """What a way to draw the region says of itself; the classes override it."""
+  needs_rewards: ClassVar[bool] = False
+  # Numbers that a gate may clip to, or a test that only says in or out (then
+  # the region is closed, [0, 0] in logs, or open, [-inf, inf]).
+  has_ends: ClassVar[bool] = True
+  # Whether a token's region depends on other rows: then a batch may not be cut.
+  whole_batch: ClassVar[bool] = False
+
+  @property
+  def needs(self) -> tuple[types.Statistic, ...]:
+    """Statistics of whole distributions that the region is drawn from."""
+    return ()
 
 
 @REGISTRY.register('fixed')
 @dataclasses.dataclass(frozen=True)
-class Fixed:
+class Fixed(Bounds):
   """The same interval for every token.
 
   1 - eps_low <= w <= 1 + eps_high.
@@ -58,7 +75,6 @@ class Fixed:
   """
   eps_low: float = 0.2
   eps_high: float = 0.2
-  needs_rewards = False
 
   def __post_init__(self):
     _check_width('eps_low', self.eps_low)
@@ -78,7 +94,7 @@ class Fixed:
 
 @REGISTRY.register('fixed_by_sign')
 @dataclasses.dataclass(frozen=True)
-class FixedBySign:
+class FixedBySign(Bounds):
   """Four bounds: one interval where A > 0, another elsewhere.
 
   1 - eps_low <= w <= 1 + eps_high where A > 0;
@@ -97,7 +113,6 @@ class FixedBySign:
   eps_high: float = 0.2
   eps_low_negative: float = 0.2
   eps_high_negative: float = 0.2
-  needs_rewards = False
 
   def __post_init__(self):
     for field in dataclasses.fields(self):
@@ -117,7 +132,7 @@ class FixedBySign:
 
 @REGISTRY.register('from_divergence')
 @dataclasses.dataclass(frozen=True)
-class FromDivergence:
+class FromDivergence(Bounds):
   """The ratios whose divergence from 1 is within a budget.
 
   low <= w <= high  <=>  f(w) <= delta.
@@ -134,7 +149,6 @@ class FromDivergence:
   """
   divergence: str = 'forward_kl'
   delta: float = 0.02
-  needs_rewards = False
 
   def __post_init__(self):
     if not 0 < self.delta < math.inf:
@@ -154,7 +168,7 @@ class FromDivergence:
 
 @REGISTRY.register('group_adaptive')
 @dataclasses.dataclass(frozen=True)
-class GroupAdaptive:
+class GroupAdaptive(Bounds):
   """The rarer the success in its group, the more room above 1 it gets.
 
   1 - eps_low <= w <= 1 + eps,
@@ -176,7 +190,7 @@ class GroupAdaptive:
   eps_low: float = 3e-3
   eps_high: float = 5e-3
   reward_range: float = 1.0
-  needs_rewards = True
+  needs_rewards: ClassVar[bool] = True
 
   def __post_init__(self):
     _check_width('eps_low', self.eps_low)

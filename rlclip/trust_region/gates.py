@@ -39,6 +39,19 @@ class GateInputs(NamedTuple):
   inside: Array | float  # penalty in the advantage, already times -beta
   region: Region | None
   mask: Array
+  anchor_logps: Array | float = 0.0  # log-probs under the ratio's anchor
+
+
+class Gate:
+  """What a gate says of itself; the classes override it."""
+  uses_bounds: ClassVar[bool] = True
+  # Whether it clips to the region's ends, which a mere test does not have.
+  needs_ends: ClassVar[bool] = False
+  takes_inside: ClassVar[bool] = False
+  # Whether it looks at single tokens, whatever the level: then it is 'token'.
+  only_tokens: ClassVar[bool] = False
+  # Whether a token's gradient depends on other rows.
+  whole_batch: ClassVar[bool] = False
 
 
 class GateOutput(NamedTuple):
@@ -49,7 +62,7 @@ class GateOutput(NamedTuple):
 
 @REGISTRY.register('pessimistic_min', 'ppo')
 @dataclasses.dataclass(frozen=True)
-class PessimisticMin:
+class PessimisticMin(Gate):
   """PPO's gate: beyond a bound there is nothing to gain.
 
   J = min(w A, clip(w, low, high) A); blocked = outside and A (w - 1) > 0.
@@ -62,7 +75,6 @@ class PessimisticMin:
   Source: Schulman et al., arXiv 1707.06347, equation 7.
   """
   form: str = 'surrogate'
-  uses_bounds: ClassVar[bool] = True
   takes_inside: ClassVar[bool] = True
 
   def __post_init__(self):
@@ -78,7 +90,7 @@ class PessimisticMin:
 
 @REGISTRY.register('dual_clip')
 @dataclasses.dataclass(frozen=True)
-class DualClip:
+class DualClip(Gate):
   """PPO's gate, and a cap on how hard a bad token is pushed down.
 
   A >= 0: J = min(w A, clip(w) A);  A < 0: J = max(min(w A, clip(w) A), cap A).
@@ -94,7 +106,6 @@ class DualClip:
   """
   cap: float = 3.0
   form: str = 'surrogate'
-  uses_bounds: ClassVar[bool] = True
   takes_inside: ClassVar[bool] = True
 
   def __post_init__(self):
@@ -119,7 +130,7 @@ class DualClip:
 
 @REGISTRY.register('unconditional')
 @dataclasses.dataclass(frozen=True)
-class Unconditional:
+class Unconditional(Gate):
   """Outside of the region there is no gradient, in whichever direction.
 
   J = clip(w, low, high) A, without the min: a token that moved the wrong way
@@ -127,7 +138,6 @@ class Unconditional:
 
   Source: Liu and Chen, arXiv 2601.03895 (ABC-GRPO), equation 5.
   """
-  uses_bounds: ClassVar[bool] = True
   takes_inside: ClassVar[bool] = True
 
   def __call__(self, x: GateInputs) -> GateOutput:
@@ -140,15 +150,14 @@ class Unconditional:
 
 @REGISTRY.register('clipped_weight')
 @dataclasses.dataclass(frozen=True)
-class ClippedWeight:
+class ClippedWeight(Gate):
   """No token loses its gradient; its weight is the clipped ratio, held fixed.
 
   loss = -SG(clip(w, low, high)) A log p.
 
   Source: MiniMax, arXiv 2506.13585 (CISPO), with an upper bound only.
   """
-  uses_bounds: ClassVar[bool] = True
-  takes_inside: ClassVar[bool] = False
+  needs_ends: ClassVar[bool] = True
 
   def __call__(self, x: GateInputs) -> GateOutput:
     low = x.region.below(x.log_ratio)
@@ -162,7 +171,7 @@ class ClippedWeight:
 
 @REGISTRY.register('none')
 @dataclasses.dataclass(frozen=True)
-class Unclipped:
+class Unclipped(Gate):
   """No trust region: the importance-weighted policy gradient.
 
   loss = -w A.
@@ -179,7 +188,7 @@ class Unclipped:
 
 @REGISTRY.register('unweighted')
 @dataclasses.dataclass(frozen=True)
-class Unweighted:
+class Unweighted(Gate):
   """REINFORCE as it stands: the ratio is not looked at.
 
   loss = -A log p. Biased as soon as the policy is not the one that sampled:
@@ -188,7 +197,6 @@ class Unweighted:
   Source: Williams, 1992.
   """
   uses_bounds: ClassVar[bool] = False
-  takes_inside: ClassVar[bool] = False
 
   def __call__(self, x: GateInputs) -> GateOutput:
     moved = x.advantages != 0
@@ -198,7 +206,7 @@ class Unweighted:
 
 @REGISTRY.register('soft_sigmoid')
 @dataclasses.dataclass(frozen=True)
-class SoftSigmoid:
+class SoftSigmoid(Gate):
   """SAPO's gate: the gradient fades with the distance from w = 1.
 
   J = (4 / tau) sigmoid(tau (w - 1)) A;  g = 4 s (1 - s) w with s the sigmoid.
@@ -213,7 +221,6 @@ class SoftSigmoid:
   tau_positive: float = 1.0
   tau_negative: float = 1.05
   uses_bounds: ClassVar[bool] = False
-  takes_inside: ClassVar[bool] = False
 
   def __post_init__(self):
     if not (self.tau_positive > 0 and self.tau_negative > 0):
@@ -231,7 +238,7 @@ class SoftSigmoid:
 
 @REGISTRY.register('geometric_mean')
 @dataclasses.dataclass(frozen=True)
-class GeometricMean:
+class GeometricMean(Gate):
   """GMPO's gate: tokens are clipped in log w, then averaged into one ratio.
 
   J = A exp(mean_t d_t), d_t = log w_t, or its bound where it is outside and
@@ -239,8 +246,7 @@ class GeometricMean:
 
   Source: arXiv 2507.20673 (GMPO), as verl has it.
   """
-  uses_bounds: ClassVar[bool] = True
-  takes_inside: ClassVar[bool] = False
+  needs_ends: ClassVar[bool] = True
 
   def __call__(self, x: GateInputs) -> GateOutput:
     low = x.region.below(x.log_ratio) & (x.advantages < 0)
