@@ -2,8 +2,8 @@
 import difflib
 from typing import Any, Collection, NamedTuple
 
-from rlclip.translate import known_keys, openrlhf, point, reading, trl
-from rlclip.translate import tunix, verl
+from rlclip.translate import (known_keys, openrlhf, point, reading, trl, tunix,
+                              verl)
 from rlclip.translate.point import Point
 from rlclip.translate.reading import Reading
 

@@ -284,5 +284,4 @@ def _sampling(v):
     yield point.note(v[name], name, (
         'rollouts may be older than the weights they update; here they are of '
         'the same step'))
-  yield point.note(v['rollout.top_p'] != 1, 'rollout.top_p', (
-      'changes the policy that samples and is refused here'))
+  yield point.unfiltered(v, {'rollout.top_p': (1,)})

@@ -160,6 +160,15 @@ def note(when: Any, option: str, text: str) -> Part:
   return Part(notes=(Note(option, text),) if when else ())
 
 
+def unfiltered(values: Mapping[str, Any],
+               neutral: Mapping[str, tuple[Any, ...]]) -> Part:
+  """A warning for each option that cuts off a part of the distribution."""
+  return Part(notes=tuple(Note(option, (
+      'changes the policy that samples, and is refused here: its log-probs '
+      'would be those of another distribution'))
+      for option, allowed in neutral.items() if values[option] not in allowed))
+
+
 def join(parts: Iterable[Part]) -> Point:
   """The point of all parts; of two for one axis the last one counts.
 

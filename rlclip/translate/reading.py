@@ -129,6 +129,12 @@ def pair(value: Any) -> tuple[float, ...]:
   return tuple(map(number, values))
 
 
+def interval(value: Any) -> tuple[float, float]:
+  """A number, or two as '0.5_5'; the lower end is 0 if there is one alone."""
+  low, _, high = str(value).rpartition('_')
+  return float(low or 0), float(high)
+
+
 def anything(value: Any) -> Any:
   """As it stands."""
   return value

@@ -39,16 +39,26 @@ def main_text(library: str, path: str) -> str:
 
 
 def _like(spec: LossSpec) -> str:
-  """The algorithm that differs on the fewest axes, and where."""
-  differ = {
-      name: [f.name for f in dataclasses.fields(spec)
-             if getattr(spec, f.name) != getattr(algorithms.get(name), f.name)]
-      for name in algorithms.names()}
-  name = min(differ, key=lambda n: len(differ[n]))
+  """The algorithm that is most like it, and the axes where they differ."""
+  differ = {name: _differences(spec, algorithms.get(name))
+            for name in algorithms.names()}
+  name = min(differ, key=lambda n: sum(differ[n].values()))
   if not differ[name]:
     return f'This is the algorithm {name}.'
   return (f'The algorithm {name} differs from it in '
           f'{", ".join(differ[name])}.')
+
+
+def _differences(spec: LossSpec, other: LossSpec) -> dict[str, int]:
+  """Axes that differ: 1 where only numbers do, 2 where the kind does."""
+  differ = {}
+  for field in dataclasses.fields(spec):
+    ours, theirs = getattr(spec, field.name), getattr(other, field.name)
+    if ours != theirs:
+      kinds = [x.partition('(')[0] if isinstance(x, str) else type(x)
+               for x in (ours, theirs)]
+      differ[field.name] = 1 if kinds[0] == kinds[1] else 2
+  return differ
 
 
 def _said(done: Translation, option: str) -> str:

@@ -8,8 +8,7 @@ from typing import Any, Mapping
 from rlclip.losses import Penalty, reduce
 from rlclip.translate import point
 from rlclip.translate.point import Part
-from rlclip.translate.reading import (
-    anything, count, flag, number, Option, text)
+from rlclip.translate.reading import anything, count, flag, number, Option, text
 from rlclip.trust_region import bounds, gates
 
 VERSION = 'TRL 1.16.0, GRPOConfig'
@@ -291,8 +290,6 @@ def _sampling(v):
   yield point.note(rest, 'num_generations', (
       f'{rows} rows on a process do not hold whole groups of '
       f'{v["num_generations"]}'))
-  for name, neutral in (('top_p', 1), ('top_k', 0), ('min_p', None),
-                        ('repetition_penalty', 1)):
-    yield point.note(v[name] not in (neutral, -1), name, (
-        'changes the policy that samples and is refused here: its log-probs '
-        'would be those of another distribution'))
+  yield point.unfiltered(v, {
+      'top_p': (1,), 'top_k': (0, -1), 'min_p': (None, 0),
+      'repetition_penalty': (1,)})

@@ -256,7 +256,5 @@ def _sampling(v):
       ('learner.num_micro_batches',
        max(mini // micro, 1) if mini and micro else None,
        f'{_TRAINING}train_micro_batch_size'))
-  for name, neutral in ((f'{_ROLLOUT}top_p', (None, 1)),
-                        (f'{_ROLLOUT}top_k', (None, -1, 0))):
-    yield point.note(v[name] not in neutral, name, (
-        'changes the policy that samples and is refused here'))
+  yield point.unfiltered(v, {f'{_ROLLOUT}top_p': (None, 1),
+                             f'{_ROLLOUT}top_k': (None, -1, 0)})

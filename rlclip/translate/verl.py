@@ -11,8 +11,7 @@ from typing import Any, Mapping
 from rlclip.losses import Penalty, reduce
 from rlclip.translate import point
 from rlclip.translate.point import Part
-from rlclip.translate.reading import (
-    anything, count, flag, number, Option, text)
+from rlclip.translate.reading import count, flag, interval, number, Option, text
 from rlclip.trust_region import bounds, gates
 
 VERSION = 'verl 0.9.1'
@@ -62,7 +61,7 @@ OPTIONS = {
     'algorithm.filter_groups.enable': Option(False, flag),
     'algorithm.filter_groups.metric': Option('reward', text),
     f'{_CORRECTION}rollout_is': Option(None, text),
-    f'{_CORRECTION}rollout_is_threshold': Option(2.0, anything),
+    f'{_CORRECTION}rollout_is_threshold': Option((0.0, 2.0), interval),
     f'{_CORRECTION}rollout_rs': Option(None, text),
     f'{_CORRECTION}rollout_is_batch_normalize': Option(False, flag),
     f'{_CORRECTION}bypass_mode': Option(False, flag),
@@ -84,19 +83,16 @@ _ESTIMATORS = {
     'kl+': 'unweighted_k2', 'k1+': 'unweighted_k2',
     'mse+': 'unweighted_k2', 'k2+': 'unweighted_k2',
     'low_var_kl+': 'unweighted_k2', 'k3+': 'unweighted_k2'}
+_WHITENED = (
+    'mean and variance are over tokens, so long completions weigh more, and '
+    '1e-8 is added to the variance; here over completions, 1e-6 to the std')
 _ADVANTAGES = {
     'grpo': ('group_zscore', ''),
     'grpo_vectorized': ('group_zscore', ''),
     'rloo': ('leave_one_out', ''),
     'rloo_vectorized': ('leave_one_out', ''),
-    'reinforce_plus_plus_baseline': ('reinforce_pp_baseline', (
-        'mean and variance are over tokens, so long completions weigh more, '
-        'and 1e-8 is added to the variance; here over completions, 1e-6 to '
-        'the std')),
-    'reinforce_plus_plus': ('batch', (
-        'mean and variance are over tokens, so long completions weigh more, '
-        'and 1e-8 is added to the variance; here over completions, 1e-6 to '
-        'the std')),
+    'reinforce_plus_plus_baseline': ('reinforce_pp_baseline', _WHITENED),
+    'reinforce_plus_plus': ('batch', _WHITENED),
     'gpg': ('group_mean', (
         'all advantages are multiplied by batch size / number of rewards that '
         'are not 0: lost')),
@@ -142,8 +138,9 @@ def _rule(v):
   bypass = v[f'{_CORRECTION}bypass_mode'] or mode == 'bypass_mode'
   yield Part({'anchor': 'behavior' if bypass else 'old'})
   if bypass:
-    yield point.note(mode not in ('vanilla', 'bypass_mode'), f'{_LOSS}loss_mode',
-                     'bypass_mode replaces it: no effect')
+    yield point.note(
+        mode not in ('vanilla', 'bypass_mode'), f'{_LOSS}loss_mode',
+        'bypass_mode replaces it: no effect')
     mode = v[f'{_CORRECTION}loss_type']
   rules = {
       'vanilla': _vanilla, 'ppo_clip': _vanilla, 'gspo': _gspo, 'sapo': _sapo,
@@ -200,7 +197,8 @@ def _geo_mean(v):
   if low == high:
     yield Part({'bounds': bounds.FromDivergence('absolute_log_ratio', low)})
   else:
-    yield Part({'bounds': bounds.Fixed(-math.expm1(-low), math.expm1(high))})
+    yield Part({'bounds': bounds.Fixed(-math.expm1(-low),
+                                       math.expm1(high))})
   yield point.note(True, f'{_ACTOR}clip_ratio_low', (
       f'bounds log w, so w lies in [{math.exp(-low):.4g}, '
       f'{math.exp(high):.4g}]; the paper has 0.4'))
@@ -235,25 +233,25 @@ def _dro(v):
 
 def _cov(v):
   yield point.fixed(*_widths(v), f'{_ACTOR}clip_ratio_low')
-  mode = v[f'{_LOSS}loss_mode']
-  numbers = {
-      'clip_cov': {'ratio|share|fraction': v[f'{_LOSS}clip_cov_ratio'],
-                   'low|cov_low|lower': v[f'{_LOSS}clip_cov_lb'],
-                   'high|cov_high|upper': v[f'{_LOSS}clip_cov_ub']},
-      'kl_cov': {'ratio|share|fraction': v[f'{_LOSS}kl_cov_ratio'],
-                 'coefficient|weight|strength|beta|kl_coef':
-                     v[f'{_LOSS}ppo_kl_coef']}}[mode]
-  yield point.choose(
-      'gate', (mode,), option=f'{_LOSS}loss_mode', numbers=numbers,
-      instead=gates.PessimisticMin() if mode == 'clip_cov'
-      else gates.Unclipped())
+  mode, share = v[f'{_LOSS}loss_mode'], 'share|ratio|fraction'
+  if mode == 'clip_cov':
+    instead, numbers = gates.PessimisticMin(), {
+        share: v[f'{_LOSS}clip_cov_ratio'],
+        'low|cov_low|lower': v[f'{_LOSS}clip_cov_lb'],
+        'high|cov_high|upper': v[f'{_LOSS}clip_cov_ub']}
+  else:
+    instead, numbers = gates.Unclipped(), {
+        share: v[f'{_LOSS}kl_cov_ratio'],
+        'coefficient|weight|strength|beta': v[f'{_LOSS}ppo_kl_coef']}
+  yield point.choose('gate', (mode,), option=f'{_LOSS}loss_mode',
+                     numbers=numbers, instead=instead)
   yield point.note(True, f'{_LOSS}loss_mode', (
       'the covariance, and the share of tokens, are those of a micro-batch'))
 
 
 def _reinforce(v):
   level = v[f'{_CORRECTION}rollout_is']
-  low, high = _threshold(v)
+  low, high = v[f'{_CORRECTION}rollout_is_threshold']
   option = f'{_CORRECTION}rollout_is'
   if level is None:
     yield Part({'gate': gates.Unweighted()})
@@ -345,12 +343,6 @@ def _advantage(v):
       lost, 'algorithm.adv_estimator', lost).notes)
 
 
-def _threshold(v):
-  """(low, high) of '0.5_5', (0, high) of a number."""
-  low, _, high = str(v[f'{_CORRECTION}rollout_is_threshold']).rpartition('_')
-  return float(low or 0), float(high)
-
-
 def _mismatch(v):
   level, option = v[f'{_CORRECTION}rollout_is'], f'{_CORRECTION}rollout_is'
   yield point.note(
@@ -359,7 +351,7 @@ def _mismatch(v):
       'axis does so by this statistic, lost')
   if level is None or v[f'{_CORRECTION}bypass_mode']:
     return
-  low, high = _threshold(v)
+  low, high = v[f'{_CORRECTION}rollout_is_threshold']
   yield (point.masked(low, high, option, level) if low else
          point.truncated(high, option, level))
   yield point.note(
@@ -403,7 +395,5 @@ def _data(v):
          f'{_BUFFER}penalty_factor'))
   yield point.note(v['algorithm.use_pf_ppo'], 'algorithm.use_pf_ppo', (
       'samples are redrawn by reward: lost'))
-  for name, neutral in ((f'{_ROLLOUT}top_p', (1,)), (f'{_ROLLOUT}top_k',
-                                                     (-1, 0))):
-    yield point.note(v[name] not in neutral, name, (
-        'changes the policy that samples and is refused here'))
+  yield point.unfiltered(v, {f'{_ROLLOUT}top_p': (1,),
+                             f'{_ROLLOUT}top_k': (-1, 0)})
