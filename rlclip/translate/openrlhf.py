@@ -34,7 +34,7 @@ OPTIONS = {
     'algo.dynamic_filtering_enable': Option(False, flag),
     'algo.dynamic_filtering_range': Option((0.0, 1.0), pair),
     'reward.clip_range': Option((-10.0, 10.0), pair),
-    'reward.overlong_buffer_len': Option(None, number),
+    'reward.overlong_buffer_len': Option(None, count),
     'reward.overlong_penalty_factor': Option(1.0, number),
     'reward.stop_properly_penalty_coef': Option(None, number),
     'rollout.n_samples_per_prompt': Option(1, count),
@@ -242,18 +242,14 @@ def _advantage(v):
 def _shaping(v):
   low, high = v['algo.dynamic_filtering_range']
   if v['algo.dynamic_filtering_enable']:
-    yield point.settings(
-        ('dynamic sampling', True, 'algo.dynamic_filtering_enable'))
+    yield point.dynamic_sampling('algo.dynamic_filtering_enable')
     yield point.note(True, 'algo.dynamic_filtering_range', (
         f'groups stay whose mean reward is strictly between {low:g} and '
         f'{high:g}, and others are replaced; here those go whose rewards are '
         f'all equal'))
   if v['reward.overlong_buffer_len'] is not None:
-    yield point.settings(
-        ('overlong buffer (tokens)', v['reward.overlong_buffer_len'],
-         'reward.overlong_buffer_len'),
-        ('overlong penalty', v['reward.overlong_penalty_factor'],
-         'reward.overlong_penalty_factor'))
+    yield point.overlong(v, 'reward.overlong_buffer_len',
+                         'reward.overlong_penalty_factor')
   yield point.note(
       v['reward.stop_properly_penalty_coef'] is not None,
       'reward.stop_properly_penalty_coef', (

@@ -155,6 +155,20 @@ def settings(*rows: tuple[str, Any, str]) -> Part:
       Setting(*row) for row in rows if row[1] is not None))
 
 
+def dynamic_sampling(option: str) -> Part:
+  """Groups without signal are replaced, as often as it takes."""
+  return Part({}, (Note(option, (
+      'groups are replaced until the batch is full there, and at most '
+      'rollout.max_refills times here')),), (
+          Setting('rollout.max_refills', 3, option),))
+
+
+def overlong(values: Mapping[str, Any], buffer: str, factor: str) -> Part:
+  """DAPO's price on the last tokens before the limit."""
+  return settings(('reward.overlong_buffer', values[buffer], buffer),
+                  ('reward.overlong_factor', values[factor], factor))
+
+
 def note(when: Any, option: str, text: str) -> Part:
   """A warning, if `when` is true."""
   return Part(notes=(Note(option, text),) if when else ())

@@ -89,11 +89,10 @@ def _gate(v):
         v['sapo_temperature_pos'], v['sapo_temperature_neg'])})
   if loss == 'vespo':
     return point.choose('gate', ('vespo',), option='loss_type', numbers={
-        'k_positive|k_pos': v['vespo_k_pos'],
-        'lambda_positive|lambda_pos|decay_positive': v['vespo_lambda_pos'],
-        'k_negative|k_neg': v['vespo_k_neg'],
-        'lambda_negative|lambda_neg|decay_negative': v['vespo_lambda_neg'],
-    }, instead=gates.Unweighted())
+        'power_positive': v['vespo_k_pos'],
+        'decay_positive': v['vespo_lambda_pos'],
+        'power_negative': v['vespo_k_neg'],
+        'decay_negative': v['vespo_lambda_neg']}, instead=gates.Unweighted())
   cap, lost = v['delta'], ''
   if cap is not None:
     # min(min(w, delta) A, clip(w) A): delta binds above where A > 0 as well.
@@ -137,8 +136,9 @@ def _level(v):
       f'with loss_type {loss} each sequence counts as often as it has tokens; '
       f'GSPO is loss_type grpo').notes
   if loss == 'vespo':
-    level = point.choose('level', ('sequence_product',), option='loss_type',
-                         instead='token').axes['level']
+    part = point.choose('level', ('sequence_product_token',),
+                        option='loss_type', instead='token')
+    return Part(part.axes, notes + part.notes)
   return Part({'level': level}, notes)
 
 
@@ -247,15 +247,15 @@ def _off_policy_mask(v):
   threshold = v['off_policy_mask_threshold']
   if threshold is None:
     return
-  inner = _gate(v).axes['gate']
-  part = point.choose('gate', ('off_policy_mask',), numbers={
-      'threshold|delta|max_divergence': threshold},
-      option='off_policy_mask_threshold', instead=inner)
+  name, inner = 'off_policy_mask_threshold', _gate(v).axes['gate']
+  part = point.choose('gate', ('off_policy_mask',), option=name,
+                      numbers={'drift': threshold}, instead=inner)
   yield part
-  yield point.note(
-      part.axes['gate'] != inner, 'off_policy_mask_threshold', (
-          f'it comes on top of the loss there ({inner}); here the gate '
-          f'off_policy_mask is the whole gate, unless it says otherwise'))
+  if part.axes['gate'] != inner:
+    yield point.note(inner != gates.PessimisticMin(), name, (
+        f'it comes on top of {inner} there, and of PPO\'s gate here'))
+    yield point.note(v['use_vllm'], name, (
+        'the drift is from the sampler there, and from the anchor here'))
 
 
 def _steps(v):

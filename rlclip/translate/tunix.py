@@ -213,11 +213,8 @@ def _shaping(v):
   yield point.note(v['dynamic_sampling'], 'dynamic_sampling', (
       'nothing reads it: groups without signal stay in the batch there'))
   if v[f'{_BUFFER}enable']:
-    yield point.settings(
-        ('overlong buffer (tokens)', v[f'{_BUFFER}overlong_buffer_length'],
-         f'{_BUFFER}overlong_buffer_length'),
-        ('overlong penalty', v[f'{_BUFFER}overlong_buffer_penalty'],
-         f'{_BUFFER}overlong_buffer_penalty'))
+    yield point.overlong(v, f'{_BUFFER}overlong_buffer_length',
+                         f'{_BUFFER}overlong_buffer_penalty')
     yield point.note(True, f'{_BUFFER}overlong_buffer_length', (
         'lengths are taken of the text, in characters, there; in tokens here, '
         'as published. The penalty is one more reward function there'))

@@ -113,7 +113,8 @@ def parts(v: Mapping[str, Any]) -> list[Part]:
     ValueError: for a loss mode or an aggregation that verl does not have.
   """
   return [
-      *_rule(v), _clip_ratio(v), _reduction(v), _penalty(v), _advantage(v), *_mismatch(v),
+      *_rule(v), _clip_ratio(v), _reduction(v), _penalty(v), _advantage(v),
+      *_mismatch(v),
       point.entropy(v[f'{_ACTOR}entropy_coeff'], f'{_ACTOR}entropy_coeff'),
       *_data(v)]
 
@@ -214,7 +215,7 @@ def _dppo(v):
   yield point.choose(
       'gate', ('masked_weight',), option=f'{_LOSS}loss_mode',
       instead=gates.PessimisticMin(),
-      numbers={'cap|truncation': v[f'{_ACTOR}clip_ratio_c']})
+      numbers={'cap': v[f'{_ACTOR}clip_ratio_c']})
   paper = {'binary_tv': 0.15, 'binary_kl': 0.05}[name]
   yield point.note(True, f'{_ACTOR}clip_ratio_high', (
       f'is a divergence budget with this loss_mode, {high:g} (the paper: '
@@ -228,21 +229,21 @@ def _dro(v):
   yield point.choose(
       'gate', ('squared_log',), option=f'{_LOSS}loss_mode',
       instead=gates.Unweighted(),
-      numbers={'beta|strength|tau': v[f'{_LOSS}dro_beta']})
+      numbers={'strength': v[f'{_LOSS}dro_beta']})
 
 
 def _cov(v):
   yield point.fixed(*_widths(v), f'{_ACTOR}clip_ratio_low')
-  mode, share = v[f'{_LOSS}loss_mode'], 'share|ratio|fraction'
+  mode = v[f'{_LOSS}loss_mode']
   if mode == 'clip_cov':
     instead, numbers = gates.PessimisticMin(), {
-        share: v[f'{_LOSS}clip_cov_ratio'],
-        'low|cov_low|lower': v[f'{_LOSS}clip_cov_lb'],
-        'high|cov_high|upper': v[f'{_LOSS}clip_cov_ub']}
+        'cov_share': v[f'{_LOSS}clip_cov_ratio'],
+        'cov_low': v[f'{_LOSS}clip_cov_lb'],
+        'cov_high': v[f'{_LOSS}clip_cov_ub']}
   else:
     instead, numbers = gates.Unclipped(), {
-        share: v[f'{_LOSS}kl_cov_ratio'],
-        'coefficient|weight|strength|beta': v[f'{_LOSS}ppo_kl_coef']}
+        'cov_share': v[f'{_LOSS}kl_cov_ratio'],
+        'cov_coefficient': v[f'{_LOSS}ppo_kl_coef']}
   yield point.choose('gate', (mode,), option=f'{_LOSS}loss_mode',
                      numbers=numbers, instead=instead)
   yield point.note(True, f'{_LOSS}loss_mode', (
@@ -381,18 +382,15 @@ def _data(v):
       ('learner.num_mini_batches', max(prompts // mini, 1),
        f'{_ACTOR}ppo_mini_batch_size'),
       ('learner.num_micro_batches', parts_a_batch,
-       f'{_ACTOR}ppo_micro_batch_size_per_gpu'),
-      ('dynamic sampling', v['algorithm.filter_groups.enable'] or None,
-       'algorithm.filter_groups.enable'))
+       f'{_ACTOR}ppo_micro_batch_size_per_gpu'))
   yield point.note(n < 2, f'{_ROLLOUT}n', (
       'a group of one has no baseline; group advantages need 2 or more'))
   yield point.note(dynamic, f'{_ACTOR}use_dynamic_bsz', (
       'micro-batches are cut by tokens; here by rows, with the same gradient'))
+  if v['algorithm.filter_groups.enable']:
+    yield point.dynamic_sampling('algorithm.filter_groups.enable')
   if v[f'{_BUFFER}enable']:
-    yield point.settings(
-        ('overlong buffer (tokens)', v[f'{_BUFFER}len'], f'{_BUFFER}len'),
-        ('overlong penalty', v[f'{_BUFFER}penalty_factor'],
-         f'{_BUFFER}penalty_factor'))
+    yield point.overlong(v, f'{_BUFFER}len', f'{_BUFFER}penalty_factor')
   yield point.note(v['algorithm.use_pf_ppo'], 'algorithm.use_pf_ppo', (
       'samples are redrawn by reward: lost'))
   yield point.unfiltered(v, {f'{_ROLLOUT}top_p': (1,),
