@@ -54,6 +54,6 @@ def translate(library: str, path: str) -> Translation:
     options = options | {
         name: options[name]._replace(default=value)
         for name, value in module.defaults(flat).items()}
-  read = reading.fill(flat, options, known)
+  read = reading.fill(flat, options, known, module.RENAMED)
   parts = module.parts(read.values)
   return Translation(point.join(parts), read, module.VERSION)

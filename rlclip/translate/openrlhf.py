@@ -50,7 +50,7 @@ OPTIONS = {
     'data.max_len': Option(2048, count),
     'prompt_max_len': Option(None, count),
 }
-_RENAMED = {
+RENAMED = {
     'policy_loss_type': 'actor.policy_loss_type',
     'eps_clip': 'actor.eps_clip',
     'eps_clip_low_high': 'actor.eps_clip_low_high',
@@ -106,7 +106,7 @@ _ADVANTAGES = {
 
 def prepare(flat: Mapping[str, Any]) -> dict[str, Any]:
   """The keys of a file under the names of 0.11.2."""
-  keys = {_RENAMED.get(k, k): v for k, v in flat.items()}
+  keys = {RENAMED.get(k, k): v for k, v in flat.items()}
   enabled = keys.pop('enable_vllm_is_correction', None)
   kind = str(keys.pop('vllm_is_correction_type', 'tis'))
   if kind not in _TYPES:

@@ -55,7 +55,7 @@ def load(path: str) -> dict[str, Any]:
 
 
 def fill(flat: Mapping[str, Any], options: Mapping[str, Option],
-         known: Collection[str]) -> Reading:
+         known: Collection[str], old: Collection[str] = ()) -> Reading:
   """Sorts a file's keys, and takes what is missing from the defaults.
 
   Args:
@@ -63,6 +63,7 @@ def fill(flat: Mapping[str, Any], options: Mapping[str, Option],
     options: those that are looked at.
     known: further keys of the library; one that stands for a section covers
       what is below it.
+    old: former names of options, for hints.
 
   Returns:
     The Reading.
@@ -83,7 +84,8 @@ def fill(flat: Mapping[str, Any], options: Mapping[str, Option],
     elif name := _covering(key, known):
       unseen[name] = unseen.get(name, 0) + 1
     else:
-      unknown.append((key, _close(key, [*options, *known])))
+      unknown.append(
+          (key, _close(key, [*options, *old]) or _close(key, [*known])))
   return Reading(values, frozenset(given), unseen, tuple(unknown),
                  tuple(unresolved))
 

@@ -24,7 +24,8 @@ def main_text(library: str, path: str) -> str:
     ValueError: as `translate`.
   """
   done = translate(library, path)
-  lines = [f'{path}, read as {done.version}', '', 'Nearest point:']
+  lines = [*_wrap(f'{path}, read as {done.version}; what it omits has the '
+                  f'defaults of that version.'), '', 'Nearest point:']
   lines += [f'  {field.name:<10} {getattr(done.point.spec, field.name)}'
             for field in dataclasses.fields(done.point.spec)]
   lines += ['', *_wrap(_like(done.point.spec)), '', 'Data and learner:']

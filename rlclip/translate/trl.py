@@ -12,7 +12,7 @@ from rlclip.translate.reading import anything, count, flag, number, Option, text
 from rlclip.trust_region import bounds, gates
 
 VERSION = 'TRL 1.16.0, GRPOConfig'
-_RENAMED = {
+RENAMED = {
     'vllm_importance_sampling_cap': 'vllm_importance_sampling_clip_max'}
 OPTIONS = {
     'loss_type': Option('dapo', text),
@@ -60,8 +60,8 @@ _LOSSES = (*_CLIPPED, 'cispo', 'sapo', 'vespo')
 
 def prepare(flat: Mapping[str, Any]) -> dict[str, Any]:
   """The keys of a file under the names in OPTIONS."""
-  old = {_RENAMED[k]: flat[k] for k in _RENAMED if flat.get(k) is not None}
-  return {k: v for k, v in flat.items() if k not in _RENAMED} | old
+  old = {RENAMED[k]: flat[k] for k in RENAMED if flat.get(k) is not None}
+  return {k: v for k, v in flat.items() if k not in RENAMED} | old
 
 
 def parts(v: Mapping[str, Any]) -> list[Part]:

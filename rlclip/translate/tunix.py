@@ -49,6 +49,7 @@ OPTIONS = {
     f'{_TRAINING}mini_batch_size': Option(None, count),
     f'{_TRAINING}train_micro_batch_size': Option(None, count),
 }
+RENAMED: Mapping[str, str] = {}
 # Defaults of GRPOConfig's relatives where they differ from its own.
 _DEFAULTS = {
     'grpo': {},

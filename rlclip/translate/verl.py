@@ -19,8 +19,9 @@ _ACTOR = 'actor_rollout_ref.actor.'
 _ROLLOUT = 'actor_rollout_ref.rollout.'
 _LOSS = f'{_ACTOR}policy_loss.'
 _CORRECTION = 'algorithm.rollout_correction.'
+_THRESHOLD = f'{_CORRECTION}rollout_is_threshold'
 _BUFFER = 'reward.reward_kwargs.overlong_buffer_cfg.'
-_RENAMED = {
+RENAMED = {
     f'reward_model.reward_kwargs.overlong_buffer_cfg.{name}':
         f'{_BUFFER}{name}' for name in ('enable', 'len', 'penalty_factor')}
 OPTIONS = {
@@ -61,7 +62,7 @@ OPTIONS = {
     'algorithm.filter_groups.enable': Option(False, flag),
     'algorithm.filter_groups.metric': Option('reward', text),
     f'{_CORRECTION}rollout_is': Option(None, text),
-    f'{_CORRECTION}rollout_is_threshold': Option((0.0, 2.0), interval),
+    _THRESHOLD: Option((0.0, 2.0), interval),
     f'{_CORRECTION}rollout_rs': Option(None, text),
     f'{_CORRECTION}rollout_is_batch_normalize': Option(False, flag),
     f'{_CORRECTION}bypass_mode': Option(False, flag),
@@ -103,7 +104,7 @@ _ADVANTAGES = {
 
 def prepare(flat: Mapping[str, Any]) -> dict[str, Any]:
   """The keys of a file under the names in OPTIONS."""
-  return {_RENAMED.get(k, k): v for k, v in flat.items()}
+  return {RENAMED.get(k, k): v for k, v in flat.items()}
 
 
 def parts(v: Mapping[str, Any]) -> list[Part]:
@@ -145,9 +146,9 @@ def _rule(v):
     mode = v[f'{_CORRECTION}loss_type']
   rules = {
       'vanilla': _vanilla, 'ppo_clip': _vanilla, 'gspo': _gspo, 'sapo': _sapo,
-      'gpg': _gpg, 'cispo': _cispo, 'geo_mean': _geo_mean, 'dppo_tv': _dppo,
-      'dppo_kl': _dppo, 'dro': _dro, 'clip_cov': _cov, 'kl_cov': _cov,
-      'reinforce': _reinforce}
+      'gpg': lambda v: [Part({'gate': gates.Unweighted()})], 'cispo': _cispo,
+      'geo_mean': _geo_mean, 'dppo_tv': _dppo, 'dppo_kl': _dppo, 'dro': _dro,
+      'clip_cov': _cov, 'kl_cov': _cov, 'reinforce': _reinforce}
   if mode not in rules:
     raise ValueError(
         f'{_LOSS}loss_mode must be one of {", ".join(rules)}, got {mode!r}.')
@@ -178,11 +179,6 @@ def _sapo(v):
       v[f'{_ACTOR}tau_pos'], v[f'{_ACTOR}tau_neg'])})
 
 
-def _gpg(v):
-  del v
-  yield Part({'gate': gates.Unweighted()})
-
-
 def _cispo(v):
   low, high = _widths(v)
   yield point.fixed(low, high, f'{_ACTOR}clip_ratio_low')
@@ -198,8 +194,8 @@ def _geo_mean(v):
   if low == high:
     yield Part({'bounds': bounds.FromDivergence('absolute_log_ratio', low)})
   else:
-    yield Part({'bounds': bounds.Fixed(-math.expm1(-low),
-                                       math.expm1(high))})
+    widths = -math.expm1(-low), math.expm1(high)
+    yield Part({'bounds': bounds.Fixed(*widths)})
   yield point.note(True, f'{_ACTOR}clip_ratio_low', (
       f'bounds log w, so w lies in [{math.exp(-low):.4g}, '
       f'{math.exp(high):.4g}]; the paper has 0.4'))
@@ -252,14 +248,14 @@ def _cov(v):
 
 def _reinforce(v):
   level = v[f'{_CORRECTION}rollout_is']
-  low, high = v[f'{_CORRECTION}rollout_is_threshold']
+  low, high = v[_THRESHOLD]
   option = f'{_CORRECTION}rollout_is'
   if level is None:
     yield Part({'gate': gates.Unweighted()})
     return
   yield Part({'gate': gates.ClippedWeight(),
               'bounds': bounds.Fixed(1.0, max(high - 1, 0.0))})
-  yield point.note(low, f'{_CORRECTION}rollout_is_threshold', (
+  yield point.note(low, _THRESHOLD, (
       'weights outside are set to 0; here they are cut off at the upper end'))
   yield point.note(level == 'sequence', option, (
       'the weight is the product over the sequence; here each token has its '
@@ -352,7 +348,10 @@ def _mismatch(v):
       'axis does so by this statistic, lost')
   if level is None or v[f'{_CORRECTION}bypass_mode']:
     return
-  low, high = v[f'{_CORRECTION}rollout_is_threshold']
+  low, high = v[_THRESHOLD]
+  yield point.note(not low and high < 1, _THRESHOLD, (
+      'cuts off the weight of tokens that agree, too. An interval needs '
+      'quotes: YAML reads 0.5_5 as 0.55'))
   yield (point.masked(low, high, option, level) if low else
          point.truncated(high, option, level))
   yield point.note(
