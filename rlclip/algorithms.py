@@ -9,7 +9,7 @@ from typing import Any, Callable, NamedTuple
 
 from rlclip import advantages
 from rlclip import registry as registry_lib
-from rlclip.losses import LossSpec, mismatch, Penalty, reduce
+from rlclip.losses import dials, LossSpec, mismatch, Penalty, reduce
 from rlclip.losses.reduce import SequenceMean, SequenceSum, TokenMean
 from rlclip.trust_region import bounds, gates
 from rlclip.trust_region.bounds import Fixed, FromDivergence, GroupAdaptive
@@ -30,8 +30,12 @@ TRUST = {
 
 REGISTRY = registry_lib.Registry('algorithm')
 
-_AXES = {'bounds': bounds.REGISTRY, 'gate': gates.REGISTRY,
-         'mismatch': mismatch.REGISTRY, 'reduction': reduce.REGISTRY}
+# How a string becomes a value of the axis.
+_AXES = {
+    **{axis: lambda name, table=table: table[name]() for axis, table in (
+        ('bounds', bounds.REGISTRY), ('gate', gates.REGISTRY),
+        ('mismatch', mismatch.REGISTRY), ('reduction', reduce.REGISTRY))},
+    'width_dial': dials.get, 'beta_dial': dials.get}
 
 
 def names() -> tuple[str, ...]:
@@ -76,7 +80,7 @@ def get(name: str, **overrides: Any) -> LossSpec:
   for key in axes & set(overrides):
     value = overrides[key]
     if isinstance(value, str) and key in _AXES:
-      value = _AXES[key][value]()
+      value = _AXES[key](value)
     values[key] = value
   numbers = {k: v for k, v in overrides.items() if k not in axes}
   for axis, value in values.items():

@@ -50,7 +50,7 @@ def build(experiment: config_lib.Experiment) -> Parts:
       model, losses.make(spec), optimizer(e), mesh,
       temperature=e.rollout.temperature,
       num_micro_batches=e.learner.num_micro_batches,
-      chunk=e.learner.logits_chunk)
+      chunk=e.learner.logits_chunk, statistics=spec.needs, dials=spec.dials)
   sampler = engine.Engine(
       architecture, seed=e.seed, num_slots=e.num_slots,
       max_prompt=e.rollout.prompt_length,

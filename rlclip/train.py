@@ -4,6 +4,7 @@ import os
 from typing import Any, Mapping
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from rlclip import assembly, checkpoint
@@ -171,6 +172,9 @@ class _Run:
       if spec.needs_old:
         stats = parts.learner.score(self.state.params, self._put(batch))
         batch = batch._replace(old_logps=np.asarray(stats.logps))
+      # The state is donated, so the weights of the batch are copied.
+      anchor = (jax.tree.map(jnp.copy, self.state.params)
+                if spec.needs_anchor_policy else None)
       totals: list[Mapping[str, Mean]] = []
       for epoch in range(e.learner.num_epochs):
         rng = np.random.default_rng((e.seed, self.step, epoch))
@@ -179,7 +183,7 @@ class _Run:
             order=rng.permutation(e.rollout.num_prompts))
         for mini_batch in mini_batches:
           self.state, means = parts.learner.update(
-              self.state, self.reference, self._put(mini_batch))
+              self.state, self.reference, self._put(mini_batch), anchor)
           totals.append(means)
       totals = jax.device_get(totals)  # waits for the updates
     self._check_finite(totals)

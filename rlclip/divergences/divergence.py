@@ -43,6 +43,7 @@ class Divergence:
   slope: Callable[[Array], Array] | None = None
   exact: Callable[[Array, Array], Array] | None = None
   ends: Callable[[float], tuple[float, float]] | None = None
+  per_sample: bool = True
   name: str = ''
 
   def __post_init__(self):

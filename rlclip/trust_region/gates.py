@@ -197,6 +197,7 @@ class Unweighted(Gate):
   Source: Williams, 1992.
   """
   uses_bounds: ClassVar[bool] = False
+  only_tokens: ClassVar[bool] = True
 
   def __call__(self, x: GateInputs) -> GateOutput:
     moved = x.advantages != 0
@@ -247,6 +248,7 @@ class GeometricMean(Gate):
   Source: arXiv 2507.20673 (GMPO), as verl has it.
   """
   needs_ends: ClassVar[bool] = True
+  only_tokens: ClassVar[bool] = True
 
   def __call__(self, x: GateInputs) -> GateOutput:
     low = x.region.below(x.log_ratio) & (x.advantages < 0)
