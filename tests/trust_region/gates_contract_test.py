@@ -154,13 +154,13 @@ FORMS = {
 }
 
 
-def _run(gate, tokens, region=REGION):
+def _run(gate, tokens, region=REGION, inside=0.0):
   """The gate's output, and minus its gradient by log p of unmasked tokens."""
   @jax.jit
   def call(step, tokens):
     def total(step):
       out = gate(gates.GateInputs(
-          tokens.d + step, tokens.logps + step, tokens.a, 0.0, region,
+          tokens.d + step, tokens.logps + step, tokens.a, inside, region,
           tokens.mask, tokens.anchor))
       return jnp.sum(jnp.where(tokens.mask, out.loss, 0)), out
     return jax.grad(total, has_aux=True)(step)
@@ -244,6 +244,16 @@ class GateContractTest(parameterized.TestCase):
           bounds.Region(*region))
       self.assertTrue(np.isfinite(out.loss).all())
       self.assertTrue(np.isfinite(slope).all())
+
+  @parameterized.parameters(
+      *(n for n in gates.REGISTRY if gates.REGISTRY[n].takes_inside))
+  def test_a_penalty_inside_is_part_of_the_advantage(self, name):
+    tokens = _draw(2)
+    tokens = jax.tree.map(lambda v: v[:500], tokens)
+    gate, inside = gates.REGISTRY[name](), np.float32(-0.4)
+    out, slope = _run(gate, tokens, inside=inside)
+    want = _run(gate, tokens._replace(a=tokens.a + inside))
+    jax.tree.map(np.testing.assert_array_equal, (out, slope), want)
 
   @parameterized.parameters(*gates.REGISTRY)
   def test_is_documented_with_formula_blocks_and_source(self, name):

@@ -275,9 +275,9 @@ class BatchTest(absltest.TestCase):
       out = gate(gates.GateInputs(
           zero, jnp.asarray(logps[rows]), jnp.float32(a[rows]), 0.0, REGION,
           jnp.ones(logps.shape, bool)))
-      np.testing.assert_array_equal(
-          out.blocked_high, (out.blocked_low | out.blocked_high) & (a[rows] > 0))
-      return np.asarray(out.blocked_low | out.blocked_high)
+      blocked = np.asarray(out.blocked_low | out.blocked_high)
+      np.testing.assert_array_equal(out.blocked_high, blocked & (a[rows] > 0))
+      return blocked
 
     first = picked(np.arange(100))
     self.assertEqual(first.sum(), 10)  # 0.002 of 5,000
