@@ -8,8 +8,7 @@ from typing import ClassVar
 from rlclip import divergences
 from rlclip.trust_region.bounds.region import (Bounds, BoundsInputs,
                                                check_budget, closed_where,
-                                               has_unit_width, Region,
-                                               REGISTRY)
+                                               has_unit_width, Region, REGISTRY)
 
 
 @REGISTRY.register('from_divergence')
