@@ -7,7 +7,7 @@ import jax.numpy as jnp
 
 from rlclip.trust_region.bounds.region import (Bounds, BoundsInputs,
                                                check_width, log_lower, Region,
-                                               REGISTRY)
+                                               REGISTRY, span)
 
 Array = Any
 
@@ -80,12 +80,12 @@ class GroupAdaptive(Bounds):
         largest > 0, largest, 1.0)
     eps = _SHAPES[self.shape](
         jnp.clip(share, 0, 1), size, self.eps_low, self.eps_high)
-    eps_low = self.eps_low
+    low, _ = span(self.eps_low, 0.0, inputs)
     if self.adapt_negative:
-      grown = _exp(jnp.clip(share, -1, 0), size, eps_low, self.eps_high)
-      eps_low = jnp.maximum(eps_low, -grown)
-    return Region(log_lower(eps_low * inputs.width),
-                  jnp.log1p(jnp.maximum(eps, self.eps_low) * inputs.width))
+      shrunk = _exp(jnp.clip(share, -1, 0), size, self.eps_low, self.eps_high)
+      low = log_lower(jnp.maximum(self.eps_low, -shrunk) * inputs.width)
+    return Region(
+        low, jnp.log1p(jnp.maximum(eps, self.eps_low) * inputs.width))
 
   def interval(self) -> tuple[float, float]:
     """The widest there is."""
