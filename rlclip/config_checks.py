@@ -44,7 +44,9 @@ def _model_rules(e):
 def _training_rules(e):
   """For rollouts and updates."""
   r, u, o = e.rollout, e.learner, e.optimizer
-  per_mini_batch = r.num_prompts // max(u.num_mini_batches, 1)
+  # At least 1: a rule below says so where it is less.
+  minis, micros = max(u.num_mini_batches, 1), max(u.num_micro_batches, 1)
+  per_mini_batch = r.num_prompts // minis
   at_least_one = tuple(
       (getattr(part, name) >= 1, f'{group}.{name}', '1 or more',
        getattr(part, name))
@@ -60,10 +62,10 @@ def _training_rules(e):
       (r.temperature > 0, 'rollout.temperature',
        'more than 0 (greedy rollouts have no ratio to clip)', r.temperature),
       (r.num_slots >= 0, 'rollout.num_slots', '0 (all) or more', r.num_slots),
-      (r.num_prompts % u.num_mini_batches == 0, 'learner.num_mini_batches',
+      (r.num_prompts % minis == 0, 'learner.num_mini_batches',
        f'a divisor of rollout.num_prompts = {r.num_prompts}',
        u.num_mini_batches),
-      (per_mini_batch % u.num_micro_batches == 0, 'learner.num_micro_batches',
+      (per_mini_batch % micros == 0, 'learner.num_micro_batches',
        f'a divisor of the {per_mini_batch} prompts of a mini-batch',
        u.num_micro_batches),
       (o.learning_rate > 0, 'optimizer.learning_rate', 'more than 0',

@@ -1,10 +1,13 @@
 """What assembly derives from an Experiment."""
+import dataclasses
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from configs import default
+from configs import default, tiny
 from rlclip import assembly, config
+from rlclip.data import order, tasks, tokenizer
 
 
 @pytest.mark.parametrize('schedule', ['constant', 'cosine', 'linear'])
@@ -27,3 +30,24 @@ def test_the_learning_rate_told_is_the_one_applied(schedule, warmup):
     np.testing.assert_allclose(
         -updates['w'], assembly.learning_rate(experiment, update),
         rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize('max_refills, is_met', [(0, False), (1, True)])
+def test_a_long_prompt_is_found_before_training_meets_it(max_refills, is_met):
+  c = tiny.get_config()  # 4 steps of 8 prompts, refilled or not
+  c.rollout.max_refills = max_refills
+  experiment = config.resolve(c)
+  task = tasks.get('arithmetic', **experiment.task.options)
+  place = order.indices_at(
+      40, 1, len(task.examples('train')), seed=experiment.seed)[0]
+  long = task.examples('train')[int(place)]['id']
+  task = dataclasses.replace(task, messages=lambda example: (
+      '1' * 9 if example['id'] == long else '1'))
+  parts = assembly.Parts(
+      experiment, task, tokenizer.character_tokenizer(task.alphabet),
+      *[None] * 5)
+  if is_met:
+    with pytest.raises(ValueError, match=f'example {long} has 9 tokens'):
+      assembly.check_prompts(parts)
+  else:
+    assembly.check_prompts(parts)

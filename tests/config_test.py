@@ -37,6 +37,7 @@ def test_every_config_resolves(name):
      'num_mini_batches must be a divisor of rollout.num_prompts = 32, got 5'),
     (dict(learner__num_mini_batches=4, learner__num_micro_batches=3),
      'a divisor of the 8 prompts of a mini-batch, got 3'),
+    (dict(learner__num_mini_batches=0), 'mini_batches must be 1 or more'),
     (dict(rollout__temperature=0.0), 'temperature must be more than 0'),
     (dict(model__architecture__max_positions=100),
      'at least prompt_length .* = 128, got 100'),
