@@ -63,6 +63,12 @@ def get_config():
   r.temperature = 1.0  # of sampling and scoring, > 0
   r.num_slots = 0  # completions decoded at once; 0 takes all of a step
   r.steps_per_round = 16  # tokens a slot draws before the host looks
+  r.max_refills = 0  # times constant groups are replaced (DAPO); 0 keeps them
+
+  c.reference = f = config_dict.ConfigDict()  # of a penalty toward one
+  f.every = 0  # RL steps after which it becomes the policy (RPG); 0 never
+  f.max_kl = 0.0  # nats of averaged kl above which it does; 0 for no limit
+  f.kl_decay = 0.9  # of that average, a step; 0 takes the last step's kl
 
   c.learner = u = config_dict.ConfigDict()
   u.num_mini_batches = 1  # optimizer updates a pass over the rollout batch
@@ -90,6 +96,8 @@ def get_config():
   d.num_workers = 1  # verifier processes
   d.deadline = 5.0  # seconds an answer
   d.on_failure = 'none'  # none (row left out), zero; at timeout or crash
+  d.overlong_buffer = 0  # tokens before the limit that cost (DAPO); 0 for none
+  d.overlong_factor = 1.0  # what a completion at the limit loses, in rewards
 
   c.evaluation = e = config_dict.ConfigDict()
   e.every = 10  # RL steps; 0 for the first and last only

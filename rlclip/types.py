@@ -168,3 +168,4 @@ class TrainState(NamedTuple):
   step: Array  # int32[], optimizer updates done
   params: Params
   opt_state: Any
+  factors: Mapping[str, Array] = {}  # of the rule's dials, by role

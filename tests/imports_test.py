@@ -35,11 +35,14 @@ MAY_IMPORT = {
     'sampler': {'models', 'types'},
     'learner': {'losses', 'models', 'partitioning', 'types'},
     # A config is checked against what its names stand for.
-    'config': {'algorithms', 'losses', 'trust_region', 'registry'},
+    'config': {'algorithms', 'config_checks', 'losses', 'trust_region',
+               'registry'},
+    'config_checks': set(),
     'workdir': set(),
     'progress': {'evaluate'},
     'metrics': {'types', 'workdir'},
     'checkpoint': {'types', 'workdir'},
+    'reference': {'checkpoint', 'types'},
     # Statistics, and answers by way of the same rollouts as training.
     'evaluate': {'rollouts', 'workdir', 'types', 'registry'},
     'analysis': {'evaluate', 'losses', 'data', 'metrics', 'workdir', 'types',

@@ -171,10 +171,11 @@ def divergence_mask_is_interval(seed: int) -> float:
   advantages = rng.normal(0, 1, 20_000)
   error = 0.0
   for name in divergences.names():
-    generator = divergences.get(name).generator
+    divergence = divergences.get(name)
 
     def masked(d):
-      blocked = (generator(d) > 0.02) & (advantages * d > 0)
+      outside = divergence.generator(d) > divergence.budget(0.02)
+      blocked = outside & (advantages * d > 0)
       return -jnp.where(blocked, 1.0, jnp.exp(d)) * advantages
 
     error = max(error, _gate_error(
