@@ -121,6 +121,34 @@ _ROWS = {
         ('verl', 'loss_mode=gpg'),
         ('OpenRLHF', 'advantage.estimator=reinforce', 'the advantage only, '
          'whitened over the batch: the loss is PPO\'s')),
+    ('algorithm', 'gspo_token'): (
+        ('verl', 'loss_mode=gspo', 'widths stay 0.2'),
+        ('Tunix', 'loss_algo=gspo-token', 'widths stay 0.2')),
+    ('algorithm', 'luspo'): (
+        ('TRL', 'loss_type=luspo', 'importance_sampling_level must be set to '
+         'sequence; epsilon stays 0.2'),),
+    ('algorithm', 'vespo'): (
+        ('TRL', 'loss_type=vespo', 'with a mean over tokens'),),
+    ('algorithm', 'opsm'): (('TRL', 'off_policy_mask_threshold'),),
+    ('algorithm', 'dppo'): (
+        ('verl', 'loss_mode=dppo_tv', 'budget 0.2 and cap 3 from the default '
+         'config; to recomputed log-probs unless bypass_mode'),),
+    ('algorithm', 'dppo_kl'): (
+        ('verl', 'loss_mode=dppo_kl', 'budget 0.2 and cap 3 from the default '
+         'config; to recomputed log-probs unless bypass_mode'),),
+    ('algorithm', 'dro'): (('verl', 'loss_mode=dro'),),
+    ('algorithm', 'clip_cov'): (('verl', 'loss_mode=clip_cov'),),
+    ('algorithm', 'kl_cov'): (
+        ('verl', 'loss_mode=kl_cov', 'ppo_kl_coef stays 0.1'),),
+    ('algorithm', 'grpo_tis'): (
+        ('TRL', 'vllm_importance_sampling_mode=token_truncate'),
+        ('verl', 'rollout_is=token'),
+        ('OpenRLHF', 'is_correction_mode=clip')),
+    ('algorithm', 'icepop'): (
+        ('TRL', 'vllm_importance_sampling_mode=token_mask', 'no lower bound '
+         'by default'),
+        ('verl', 'rollout_is_threshold=0.5_5'),
+        ('OpenRLHF', 'is_correction_level=token')),
     ('divergence', 'forward_kl'): (
         ('TRL', 'k3 in beta', 'a penalty of ref / policy - 1 - log(ref / '
          'policy): estimates the reverse KL on policy'),
@@ -235,28 +263,29 @@ _ROWS = {
         ('TRL', 'vllm_importance_sampling_mode=token_truncate', 'the cap is '
          'vllm_importance_sampling_clip_max, 3 by default; a lower one may be '
          'set; the KL is not weighted'),
-        ('verl', 'rollout_correction.rollout_is=token', 'the KL is not '
-         'weighted'),
+        ('TRL', 'vllm_importance_sampling_mode=sequence_truncate',
+         'mismatch_level sequence_product'),
+        ('verl', 'rollout_is=token', 'the KL is not weighted'),
+        ('verl', 'rollout_is=sequence', 'mismatch_level sequence_product'),
         ('Tunix', 'sampler_is=token', 'the KL is not weighted'),
         ('OpenRLHF', 'is_correction_level=token, is_correction_mode=clip',
          'clamped below too, at 0.5 by default; the KL is not weighted')),
     ('mismatch', 'icepop'): (
         ('TRL', 'vllm_importance_sampling_mode=token_mask', 'no lower bound '
          'by default, 3 above'),
-        ('verl', 'rollout_is=token, rollout_is_threshold=0.5_5'),
-        ('OpenRLHF', 'is_correction_level=token, is_correction_mode=mask',
-         'vllm_is_correction_type=icepop up to 0.9.10')),
-    ('mismatch', 'sequence_truncated_importance'): (
-        ('TRL', 'vllm_importance_sampling_mode=sequence_truncate', 'of the '
-         'product over the sequence'),
-        ('verl', 'rollout_is=sequence', 'of the product over the sequence')),
-    ('mismatch', 'sequence_icepop'): (
         ('TRL', 'vllm_importance_sampling_mode=sequence_mask', 'the default '
-         'with vLLM: the product over the sequence, 0 where it is over 3'),
-        ('verl', 'rollout_is=sequence, rollout_is_threshold=0.5_5')),
-    ('mismatch', 'seq_mask_tis'): (
-        ('OpenRLHF', 'is_correction_level=seq', 'the geometric mean decides, '
-         'the token\'s weight is not truncated; seq-mask-tis up to 0.9.10'),),
+         'with vLLM: mismatch_level sequence_product, 0 where it is over 3'),
+        ('verl', 'rollout_is_threshold=0.5_5', 'without quotes YAML reads '
+         '0.55, which truncates'),
+        ('OpenRLHF', 'is_correction_level=token, is_correction_mode=mask',
+         'vllm_is_correction_type=icepop up to 0.9.10'),
+        ('OpenRLHF', 'is_correction_level=seq', 'the sequence\'s geometric '
+         'mean decides and the token\'s own k weighs; here the mean does '
+         'both. seq-mask-tis up to 0.9.10')),
+    ('mismatch', 'sequence_mask'): (
+        ('verl', 'rollout_rs=seq_mean_k3, seq_max_k3', 'what is dropped '
+         'leaves the mean too; k1 has an interval of exp(k1), k2 is not here'),
+        ),
     ('reduction', 'token_mean'): (
         ('TRL', 'loss_type=dapo, cispo, vespo', 'divided by the tokens of the '
          'rollout batch, scaled to one update'),

@@ -56,7 +56,7 @@ sandbox_fusion reward distillation transfer_queue trainer global_profiler skip
 ray_kwargs defaults hydra model_engine algorithm._target_ algorithm.gamma
 algorithm.lam algorithm.kl_ctrl algorithm.pf_ppo algorithm.filter_groups
 algorithm.rollout_correction._target_
-algorithm.rollout_correction.rollout_rs_threshold algorithm.gdpo_reward_keys
+algorithm.gdpo_reward_keys
 algorithm.gdpo_reward_weights
 """.split()) | {
     f'{prefix}{name}' for prefix, names in (('actor_rollout_ref.actor.', """
@@ -120,7 +120,7 @@ actor.gradient_checkpointing_reentrant actor.aux_loss_coef
 actor.model_name_or_path actor.freeze_visual_encoder actor.optim actor.muon
 actor.adam actor.lr_scheduler actor.lr_warmup_ratio actor.min_lr_ratio
 actor.max_norm rollout.max_tokens_per_gpu rollout.vllm_generate_batch_size
-rollout.micro_batch_size algo.advantage.lambd algo.kl.horizon
+rollout.micro_batch_size algo.advantage.lambd
 algo.advantage.gamma
 ref_num_nodes ref_num_gpus_per_node reward_num_nodes reward_num_gpus_per_node
 colocate_actor_ref actor_num_nodes actor_num_gpus_per_node critic_num_nodes
@@ -140,7 +140,7 @@ lora_alpha target_modules lora_dropout save_path num_episodes
 vllm_generate_batch_size micro_rollout_batch_size max_samples max_norm l2
 ptx_coef value_clip lambd gamma normalize_reward seed full_determinism
 freezing_actor_steps save_value_network actor_learning_rate
-critic_learning_rate lr_warmup_ratio lr_scheduler kl_horizon aux_loss_coef
+critic_learning_rate lr_warmup_ratio lr_scheduler aux_loss_coef
 adam_betas ring_attn_size ring_head_stride pretrain reward_pretrain
 remote_rm_url critic_pretrain value_head_prefix ref_reward_offload
 agent_func_path prompt_data prompt_data_probs prompt_split eval_dataset

@@ -6,7 +6,7 @@ and trainer/ppo_utils/*.py. The flat names, as eps_clip_low_high, are those of
 """
 from typing import Any, Mapping
 
-from rlclip.losses import Penalty, reduce
+from rlclip.losses import mismatch, Penalty, reduce
 from rlclip.translate import point
 from rlclip.translate.point import Part
 from rlclip.translate.reading import count, flag, number, Option, pair, text
@@ -31,6 +31,7 @@ OPTIONS = {
     'algo.kl.estimator': Option('k1', text),
     'algo.kl.unbiased_gradient': Option(False, flag),
     'algo.kl.target': Option(None, number),
+    'algo.kl.horizon': Option(10000, number),
     'algo.dynamic_filtering_enable': Option(False, flag),
     'algo.dynamic_filtering_range': Option((0.0, 1.0), pair),
     'reward.clip_range': Option((-10.0, 10.0), pair),
@@ -62,6 +63,7 @@ RENAMED = {
     'init_kl_coef': 'algo.kl.init_coef',
     'kl_estimator': 'algo.kl.estimator',
     'kl_target': 'algo.kl.target',
+    'kl_horizon': 'algo.kl.horizon',
     'vllm_is_truncated_threshold': f'{_IS}threshold',
     'dynamic_filtering': 'algo.dynamic_filtering_enable',
     'dynamic_filtering_reward_range': 'algo.dynamic_filtering_range',
@@ -126,7 +128,7 @@ def parts(v: Mapping[str, Any]) -> list[Part]:
       does not have.
   """
   return [*_gate(v), _reduction(v), *_mismatch(v), _penalty(v), *_advantage(v),
-          point.entropy(v['actor.entropy_coef'], 'actor.entropy_coef'),
+          Part({'entropy_bonus': v['actor.entropy_coef'] or 0.0}),
           *_shaping(v), *_sampling(v)]
 
 
@@ -168,9 +170,9 @@ def _mismatch(v):
   if level == 'off':
     return
   if v['actor.policy_loss_type'] == 'gspo':
-    yield Part({'anchor': 'behavior'}, (point.Note(option, (
-        'with gspo it takes the ratio to the sampler, and weighs nothing'),))
-    )
+    yield Part({'anchor': 'behavior'})
+    yield point.note(True, option, (
+        'with gspo it takes the ratio to the sampler, and weighs nothing'))
     return
   low, high = ((0.0, *v[f'{_IS}threshold']))[-2:]
   if gating != 'ratio':
@@ -178,21 +180,28 @@ def _mismatch(v):
         f'the gate reads {gating} of old and sampler with a limit of {high:g}: '
         f'no mismatch correction does so, lost'))
   elif mode == 'clip':
-    yield point.truncated(high, option)
+    yield Part({'mismatch': mismatch.TruncatedImportance(high)})
     yield point.note(low, f'{_IS}threshold', (
         f'weights under {low:g} are raised to it; here they stay'))
   elif level == 'token':
     yield point.masked(low, high, option)
   else:
-    yield point.masked(low, high, option, 'geometric')
+    yield point.masked(low, high, option, 'sequence')
+    yield point.note(True, option, (
+        'the sequence\'s geometric mean decides and each token\'s own k '
+        'weighs there; here the mean does both'))
 
 
 def _penalty(v):
   beta, estimator = v['algo.kl.init_coef'], v['algo.kl.estimator']
-  notes = point.note(beta > 0 and v['algo.kl.target'], 'algo.kl.target',
-                     'a steered coefficient is lost').notes
   if beta <= 0:
     return Part()
+  axes, notes = {}, ()
+  if v['algo.kl.target']:
+    rows = v['rollout.batch_size'] * v['rollout.n_samples_per_prompt']
+    axes, notes, _ = point.steered(
+        v['algo.kl.target'], rows, v['algo.kl.horizon'],
+        max(rows // v['train.batch_size'], 1), 'algo.kl.target')
   if estimator not in ('k1', 'k2', 'k3'):
     raise ValueError(
         f'algo.kl.estimator must be k1, k2 or k3, got {estimator!r}.')
@@ -202,11 +211,12 @@ def _penalty(v):
         'group\'s baseline, and summed from the token on')
     notes += point.note(estimator != 'k1', 'algo.kl.estimator', (
         'another estimator than k1 in the reward is lost')).notes
-    return Part(part.axes, part.notes + notes)
+    return Part(part.axes | axes, part.notes + notes)
   if v['algo.kl.unbiased_gradient']:
-    return Part({'penalty': Penalty('reverse_kl', beta, estimator='score')},
-                notes + (point.Note('algo.kl.unbiased_gradient', (
-                    'the weight is capped at 10 there, and not here')),))
+    notes += point.note(True, 'algo.kl.unbiased_gradient', (
+        'the weight is capped at 10 there, and not here')).notes
+    return Part(axes | {'penalty': Penalty(
+        'reverse_kl', beta, estimator='score')}, notes)
   lost = {
       'k1': 'k1 as a loss has on policy a gradient of mean zero: noise, that '
             'knows nothing of the reference',
@@ -215,7 +225,7 @@ def _penalty(v):
       'k3': 'k3 without the ratio has on policy the gradient of KL(reference '
             '|| policy); values are clamped to at most 10, where there is no '
             'gradient: nothing is clamped here'}[estimator]
-  return Part({'penalty': Penalty(
+  return Part(axes | {'penalty': Penalty(
       'reverse_kl', beta, estimator=f'unweighted_{estimator}')},
       notes + (point.Note('algo.kl.estimator', lost),))
 

@@ -3,26 +3,9 @@ import dataclasses
 import math
 from typing import Any, Iterable, Mapping, NamedTuple
 
-from rlclip.losses import LossSpec, mismatch, Penalty, reduce
-from rlclip.trust_region import bounds, gates, levels
+from rlclip.losses import dials, LossSpec, mismatch, Penalty
+from rlclip.trust_region import bounds, gates
 
-_REGISTRIES = {
-    'bounds': bounds.REGISTRY, 'gate': gates.REGISTRY,
-    'level': levels.REGISTRY, 'mismatch': mismatch.REGISTRY,
-    'reduction': reduce.REGISTRY}
-# Under whichever name LossSpec keeps an entropy bonus, if it has one.
-_ENTROPY = ('entropy_bonus', 'entropy_coefficient', 'entropy_coef', 'entropy')
-# Names of the mismatch corrections by what k is taken of. Of the last, the
-# sequence's geometric mean decides, and the token's k weighs.
-_TRUNCATED = {
-    'token': ('truncated_importance',),
-    'sequence': ('sequence_truncated_importance', 'sequence_importance',
-                 'sequence_tis')}
-_MASKED = {
-    'token': ('icepop',),
-    'sequence': ('sequence_icepop', 'sequence_mask', 'sequence_mis'),
-    'geometric': ('sequence_mask_truncated_importance', 'seq_mask_tis',
-                  'sequence_mask_tis')}
 # k1 in the reward, as far as one token's advantage can hold it.
 _IN_REWARD = {'measure': 'reverse_kl', 'estimator': 'score',
               'placement': 'inside'}
@@ -55,41 +38,6 @@ class Point(NamedTuple):
   settings: tuple[Setting, ...]
 
 
-def choose(axis: str, names: tuple[str, ...], *, option: str, instead: Any,
-           numbers: Mapping[str, Any] | None = None) -> Part:
-  """A value of an axis by name, where it is there, and what stands in if not.
-
-  Args:
-    axis: an axis of LossSpec that has a registry.
-    names: the first registered one is taken.
-    option: of the other library, that the value comes from.
-    instead: the nearest value that there always is.
-    numbers: hyperparameters; 'delta|threshold' sets the first of these fields.
-
-  Returns:
-    A Part with this axis.
-  """
-  registry = _REGISTRIES[axis]
-  name = next((name for name in names if name in registry), None)
-  if name is None:
-    return Part({axis: instead}, (Note(option, (
-        f'the {axis} {names[0]!r} is not available; the nearest is '
-        f'{instead!r}')),))
-  if axis == 'level':
-    return Part({axis: name})
-  kind, notes, fields = registry[name], [], {}
-  own = {field.name for field in dataclasses.fields(kind)}
-  for key, value in (numbers or {}).items():
-    field = next((f for f in key.split('|') if f in own), None)
-    if field is None:
-      notes.append(Note(option, (
-          f'the {axis} {name!r} has no {key.split("|")[0]!r}, so {value!r} '
-          f'is lost')))
-    else:
-      fields[field] = value
-  return Part({axis: kind(**fields)}, tuple(notes))
-
-
 def fixed(low: float, high: float, option: str) -> Part:
   """[1 - low, 1 + high] as bounds."""
   if low < 0 or high < 0:
@@ -105,14 +53,6 @@ def dual_clip(cap: float | None) -> Part:
                else gates.DualClip(cap)})
 
 
-def truncated(high: float, option: str, level: str = 'token') -> Part:
-  """min(k, high) before the loss, k of the token or the whole sequence."""
-  return choose(
-      'mismatch', _TRUNCATED[level], option=option,
-      numbers={'truncation|mismatch_high': high},
-      instead=mismatch.TruncatedImportance(high))
-
-
 def masked(low: float, high: float | None, option: str,
            level: str = 'token') -> Part:
   """k before the loss where low <= k <= high, 0 elsewhere."""
@@ -121,10 +61,7 @@ def masked(low: float, high: float | None, option: str,
     return note(True, option, (
         f'the interval [{low:g}, {high:g}] does not hold 1, and would drop '
         f'what agrees: no correction'))
-  return choose(
-      'mismatch', _MASKED[level], option=option,
-      numbers={'mismatch_low|low': low, 'mismatch_high|high': high},
-      instead=mismatch.IcePop(low, high))
+  return Part({'mismatch': mismatch.IcePop(low, high, level)})
 
 
 def penalty_in_reward(beta: float, option: str, before: str) -> Part:
@@ -138,15 +75,13 @@ def penalty_in_reward(beta: float, option: str, before: str) -> Part:
       f'that the penalty stays put during the updates of a batch')),))
 
 
-def entropy(coefficient: float | None, option: str) -> Part:
-  """An entropy bonus, if LossSpec has a place for one."""
-  if not coefficient:
-    return Part()
-  own = {field.name for field in dataclasses.fields(LossSpec)}
-  field = next((name for name in _ENTROPY if name in own), None)
-  if field is None:
-    return Part(notes=(Note(option, 'no axis holds an entropy bonus: lost'),))
-  return Part({field: coefficient})
+def steered(target: float, rows: int, horizon: float, updates: int,
+            option: str) -> Part:
+  """Adaptive beta, moved by rows / horizon a rollout batch."""
+  return Part({'beta_dial': dials.TargetKL(target, rows / horizon / updates)}, (
+      Note(option, (
+          f'beta moves once a rollout batch there, by k1; here after each of '
+          f'its {updates} updates, by the penalty\'s own value')),))
 
 
 def settings(*rows: tuple[str, Any, str]) -> Part:
@@ -195,8 +130,7 @@ def join(parts: Iterable[Part]) -> Point:
   gate, penalty = axes['gate'], axes.get('penalty')
   if not gate.uses_bounds:
     axes['bounds'] = None
-  if gate.only_tokens or isinstance(
-      gate, (gates.GeometricMean, gates.Unweighted)):
+  if gate.only_tokens:
     axes['level'] = 'token'
   if penalty and penalty.placement == 'inside' and not gate.takes_inside:
     axes['penalty'] = dataclasses.replace(penalty, placement='beside')

@@ -26,7 +26,7 @@ def main_text(library: str, path: str) -> str:
   done = translate(library, path)
   lines = [*_wrap(f'{path}, read as {done.version}; what it omits has the '
                   f'defaults of that version.'), '', 'Nearest point:']
-  lines += [f'  {field.name:<10} {getattr(done.point.spec, field.name)}'
+  lines += [f'  {field.name:<13} {getattr(done.point.spec, field.name)}'
             for field in dataclasses.fields(done.point.spec)]
   lines += ['', *_wrap(_like(done.point.spec)), '', 'Data and learner:']
   lines += [f'  {s.name} = {s.value}  ({_said(done, s.option)})'

@@ -5,7 +5,7 @@ arguments below them from transformers 5.24.0, training_args.py.
 """
 from typing import Any, Mapping
 
-from rlclip.losses import Penalty, reduce
+from rlclip.losses import mismatch, Penalty, reduce
 from rlclip.translate import point
 from rlclip.translate.point import Part
 from rlclip.translate.reading import anything, count, flag, number, Option, text
@@ -88,21 +88,19 @@ def _gate(v):
     return Part({'gate': gates.SoftSigmoid(
         v['sapo_temperature_pos'], v['sapo_temperature_neg'])})
   if loss == 'vespo':
-    return point.choose('gate', ('vespo',), option='loss_type', numbers={
-        'power_positive': v['vespo_k_pos'],
-        'decay_positive': v['vespo_lambda_pos'],
-        'power_negative': v['vespo_k_neg'],
-        'decay_negative': v['vespo_lambda_neg']}, instead=gates.Unweighted())
-  cap, lost = v['delta'], ''
-  if cap is not None:
-    # min(min(w, delta) A, clip(w) A): delta binds above where A > 0 as well.
-    if cap <= 1:
-      lost = f'a cap of {cap:g} also holds w back below 1 where A > 0: lost'
-    high, cap = min(high, max(cap - 1, 0.0)), max(cap, 1 + high)
-    cap = cap if cap > 1 else None
-  part = point.fixed(low, high, 'epsilon')
-  return Part({**part.axes, **point.dual_clip(cap).axes},
-              point.note(lost, 'delta', lost).notes)
+    return Part({'gate': gates.GammaWeight(
+        v['vespo_k_pos'], v['vespo_lambda_pos'],
+        v['vespo_k_neg'], v['vespo_lambda_neg'])})
+  axes = {'bounds': point.fixed(low, high, 'epsilon').axes['bounds'],
+          'gate': gates.PessimisticMin()}
+  cap = v['delta']
+  if cap is None:
+    return Part(axes)
+  if cap > 1:
+    return Part({**axes, 'gate': gates.TwoSided(cap)})
+  return Part({**axes, 'bounds': bounds.Fixed(low, 0.0)}, (point.Note('delta', (
+      f'a cap of {cap:g} also holds w back below 1 where A > 0: there it is '
+      f'held back from 1 on here')),))
 
 
 def _cispo(cap, by_default):
@@ -136,9 +134,7 @@ def _level(v):
       f'with loss_type {loss} each sequence counts as often as it has tokens; '
       f'GSPO is loss_type grpo').notes
   if loss == 'vespo':
-    part = point.choose('level', ('sequence_product_token',),
-                        option='loss_type', instead='token')
-    return Part(part.axes, notes + part.notes)
+    level = 'sequence_product_token'
   return Part({'level': level}, notes)
 
 
@@ -213,14 +209,14 @@ def _mismatch(v):
   if mode not in ('token_truncate', 'token_mask', 'sequence_truncate',
                   'sequence_mask'):
     raise ValueError(f'Unknown {option} {mode!r}.')
-  level = mode.partition('_')[0]
+  level = 'token' if mode.startswith('token') else 'sequence_product'
   if mode.endswith('mask'):
     yield point.masked(low, high, option, level)
   elif high is None:
     yield point.note(True, 'vllm_importance_sampling_clip_max', (
         'a weight with a lower bound alone is not available: no correction'))
   else:
-    yield point.truncated(high, option, level)
+    yield Part({'mismatch': mismatch.TruncatedImportance(high, level)})
     yield point.note(low, 'vllm_importance_sampling_clip_min', (
         f'weights under {low:g} are raised to it; here they stay'))
   yield point.note(
@@ -235,7 +231,10 @@ def _further(v):
       v['top_entropy_quantile'] < 1, 'top_entropy_quantile', (
           'only tokens of high entropy get a gradient: no axis selects tokens '
           'by entropy, lost'))
-  yield point.entropy(v['entropy_coef'], 'entropy_coef')
+  yield Part({'entropy_bonus': v['entropy_coef']})
+  yield point.note(v['entropy_coef'], 'entropy_coef', (
+      'the entropy\'s mean is over the tokens of each micro-batch, whatever '
+      'loss_type; here it is reduced as the loss is'))
   yield point.note(v['use_adaptive_entropy'], 'use_adaptive_entropy',
                    'a steered entropy bonus has no place here: lost')
   yield point.note(v['sync_ref_model'], 'sync_ref_model', (
@@ -248,14 +247,11 @@ def _off_policy_mask(v):
   if threshold is None:
     return
   name, inner = 'off_policy_mask_threshold', _gate(v).axes['gate']
-  part = point.choose('gate', ('off_policy_mask',), option=name,
-                      numbers={'drift': threshold}, instead=inner)
-  yield part
-  if part.axes['gate'] != inner:
-    yield point.note(inner != gates.PessimisticMin(), name, (
-        f'it comes on top of {inner} there, and of PPO\'s gate here'))
-    yield point.note(v['use_vllm'], name, (
-        'the drift is from the sampler there, and from the anchor here'))
+  yield Part({'gate': gates.OffPolicyMask(threshold)})
+  yield point.note(inner != gates.PessimisticMin(), name, (
+      f'it comes on top of {inner} there, and of PPO\'s gate here'))
+  yield point.note(v['use_vllm'], name, (
+      'the drift is from the sampler there, and from the anchor here'))
 
 
 def _steps(v):

@@ -129,8 +129,7 @@ def _gate(v):
     raise ValueError(
         f'loss_algo must be grpo or gspo-token, got {v["loss_algo"]!r}.')
   if v['loss_algo'] == 'gspo-token':
-    # With one advantage a row the gradient is that of the level 'sequence'.
-    yield Part({'level': 'sequence'})
+    yield Part({'level': 'sequence_token'})
     yield point.note(low >= 0.01, 'epsilon', (
         'GSPO is published with widths of 3e-4 and 4e-4, which loss_algo does '
         'not set'))

@@ -8,82 +8,20 @@ up to 0.6.1, and is one of the mini-batch from 0.7.0 on, from those versions.
 import math
 from typing import Any, Mapping
 
-from rlclip.losses import Penalty, reduce
+from rlclip.losses import mismatch, Penalty, reduce
 from rlclip.translate import point
 from rlclip.translate.point import Part
-from rlclip.translate.reading import count, flag, interval, number, Option, text
+from rlclip.translate.verl_options import (ACTOR, BUFFER, CORRECTION, LOSS,
+                                           OPTIONS, RENAMED, ROLLOUT, THRESHOLD)
 from rlclip.trust_region import bounds, gates
 
 VERSION = 'verl 0.9.1'
-_ACTOR = 'actor_rollout_ref.actor.'
-_ROLLOUT = 'actor_rollout_ref.rollout.'
-_LOSS = f'{_ACTOR}policy_loss.'
-_CORRECTION = 'algorithm.rollout_correction.'
-_THRESHOLD = f'{_CORRECTION}rollout_is_threshold'
-_BUFFER = 'reward.reward_kwargs.overlong_buffer_cfg.'
-RENAMED = {
-    f'reward_model.reward_kwargs.overlong_buffer_cfg.{name}':
-        f'{_BUFFER}{name}' for name in ('enable', 'len', 'penalty_factor')}
-OPTIONS = {
-    f'{_ACTOR}clip_ratio': Option(0.2, number),
-    f'{_ACTOR}clip_ratio_low': Option(0.2, number),
-    f'{_ACTOR}clip_ratio_high': Option(0.2, number),
-    f'{_ACTOR}clip_ratio_c': Option(3.0, number),
-    f'{_ACTOR}loss_agg_mode': Option('token-mean', text),
-    f'{_ACTOR}loss_scale_factor': Option(None, number),
-    f'{_ACTOR}entropy_coeff': Option(0.0, number),
-    f'{_ACTOR}tau_pos': Option(1.0, number),
-    f'{_ACTOR}tau_neg': Option(1.05, number),
-    f'{_ACTOR}use_kl_loss': Option(False, flag),
-    f'{_ACTOR}kl_loss_coef': Option(0.001, number),
-    f'{_ACTOR}kl_loss_type': Option('low_var_kl', text),
-    f'{_ACTOR}ppo_epochs': Option(1, count),
-    f'{_ACTOR}ppo_mini_batch_size': Option(256, count),
-    f'{_ACTOR}ppo_micro_batch_size_per_gpu': Option(None, count),
-    f'{_ACTOR}use_dynamic_bsz': Option(False, flag),
-    f'{_LOSS}loss_mode': Option('vanilla', text),
-    f'{_LOSS}clip_cov_ratio': Option(2e-4, number),
-    f'{_LOSS}clip_cov_lb': Option(1.0, number),
-    f'{_LOSS}clip_cov_ub': Option(5.0, number),
-    f'{_LOSS}kl_cov_ratio': Option(2e-4, number),
-    f'{_LOSS}ppo_kl_coef': Option(0.1, number),
-    f'{_LOSS}dro_beta': Option(None, number),
-    f'{_ROLLOUT}n': Option(1, count),
-    f'{_ROLLOUT}temperature': Option(1.0, number),
-    f'{_ROLLOUT}top_p': Option(1.0, number),
-    f'{_ROLLOUT}top_k': Option(-1, count),
-    'algorithm.adv_estimator': Option('gae', text),
-    'algorithm.norm_adv_by_std_in_grpo': Option(True, flag),
-    'algorithm.use_kl_in_reward': Option(False, flag),
-    'algorithm.kl_penalty': Option('kl', text),
-    'algorithm.kl_ctrl.type': Option('fixed', text),
-    'algorithm.kl_ctrl.kl_coef': Option(0.001, number),
-    'algorithm.use_pf_ppo': Option(False, flag),
-    'algorithm.filter_groups.enable': Option(False, flag),
-    'algorithm.filter_groups.metric': Option('reward', text),
-    f'{_CORRECTION}rollout_is': Option(None, text),
-    _THRESHOLD: Option((0.0, 2.0), interval),
-    f'{_CORRECTION}rollout_rs': Option(None, text),
-    f'{_CORRECTION}rollout_is_batch_normalize': Option(False, flag),
-    f'{_CORRECTION}bypass_mode': Option(False, flag),
-    f'{_CORRECTION}loss_type': Option('ppo_clip', text),
-    'data.train_batch_size': Option(1024, count),
-    'data.max_prompt_length': Option(512, count),
-    'data.max_response_length': Option(512, count),
-    f'{_BUFFER}enable': Option(False, flag),
-    f'{_BUFFER}len': Option(None, count),
-    f'{_BUFFER}penalty_factor': Option(1.0, number),
-    'trainer.n_gpus_per_node': Option(8, count),
-    'trainer.nnodes': Option(1, count),
-}
 _ESTIMATORS = {
     'kl': 'unweighted_k1', 'k1': 'unweighted_k1',
     'mse': 'unweighted_k2', 'k2': 'unweighted_k2',
-    'low_var_kl': 'unweighted_k3', 'k3': 'unweighted_k3',
-    # '+' keeps the value and takes the gradient of k2.
-    'kl+': 'unweighted_k2', 'k1+': 'unweighted_k2',
-    'mse+': 'unweighted_k2', 'k2+': 'unweighted_k2',
-    'low_var_kl+': 'unweighted_k2', 'k3+': 'unweighted_k2'}
+    'low_var_kl': 'unweighted_k3', 'k3': 'unweighted_k3'}
+# '+' keeps the value and takes the gradient of k2.
+_ESTIMATORS |= {f'{kind}+': 'unweighted_k2' for kind in _ESTIMATORS}
 _WHITENED = (
     'mean and variance are over tokens, so long completions weigh more, and '
     '1e-8 is added to the variance; here over completions, 1e-6 to the std')
@@ -116,12 +54,12 @@ def parts(v: Mapping[str, Any]) -> list[Part]:
   return [
       *_rule(v), _clip_ratio(v), _reduction(v), _penalty(v), _advantage(v),
       *_mismatch(v),
-      point.entropy(v[f'{_ACTOR}entropy_coeff'], f'{_ACTOR}entropy_coeff'),
+      Part({'entropy_bonus': v[f'{ACTOR}entropy_coeff']}),
       *_data(v)]
 
 
 def _clip_ratio(v):
-  name = f'{_ACTOR}clip_ratio'
+  name = f'{ACTOR}clip_ratio'
   return point.note(
       None not in (v[f'{name}_low'], v[f'{name}_high'])
       and v[name] != OPTIONS[name].default, name, (
@@ -130,20 +68,20 @@ def _clip_ratio(v):
 
 
 def _widths(v):
-  both = v[f'{_ACTOR}clip_ratio']
-  low, high = v[f'{_ACTOR}clip_ratio_low'], v[f'{_ACTOR}clip_ratio_high']
+  both = v[f'{ACTOR}clip_ratio']
+  low, high = v[f'{ACTOR}clip_ratio_low'], v[f'{ACTOR}clip_ratio_high']
   return both if low is None else low, both if high is None else high
 
 
 def _rule(v):
-  mode = v[f'{_LOSS}loss_mode']
-  bypass = v[f'{_CORRECTION}bypass_mode'] or mode == 'bypass_mode'
+  mode = v[f'{LOSS}loss_mode']
+  bypass = v[f'{CORRECTION}bypass_mode'] or mode == 'bypass_mode'
   yield Part({'anchor': 'behavior' if bypass else 'old'})
   if bypass:
     yield point.note(
-        mode not in ('vanilla', 'bypass_mode'), f'{_LOSS}loss_mode',
+        mode not in ('vanilla', 'bypass_mode'), f'{LOSS}loss_mode',
         'bypass_mode replaces it: no effect')
-    mode = v[f'{_CORRECTION}loss_type']
+    mode = v[f'{CORRECTION}loss_type']
   rules = {
       'vanilla': _vanilla, 'ppo_clip': _vanilla, 'gspo': _gspo, 'sapo': _sapo,
       'gpg': lambda v: [Part({'gate': gates.Unweighted()})], 'cispo': _cispo,
@@ -151,39 +89,35 @@ def _rule(v):
       'clip_cov': _cov, 'kl_cov': _cov, 'reinforce': _reinforce}
   if mode not in rules:
     raise ValueError(
-        f'{_LOSS}loss_mode must be one of {", ".join(rules)}, got {mode!r}.')
+        f'{LOSS}loss_mode must be one of {", ".join(rules)}, got {mode!r}.')
   yield from rules[mode](v)
 
 
 def _vanilla(v):
-  yield point.fixed(*_widths(v), f'{_ACTOR}clip_ratio_low')
-  yield point.dual_clip(v[f'{_ACTOR}clip_ratio_c'])
+  yield point.fixed(*_widths(v), f'{ACTOR}clip_ratio_low')
+  yield point.dual_clip(v[f'{ACTOR}clip_ratio_c'])
 
 
 def _gspo(v):
-  yield point.fixed(*_widths(v), f'{_ACTOR}clip_ratio_low')
+  yield point.fixed(*_widths(v), f'{ACTOR}clip_ratio_low')
   yield point.dual_clip(None)
-  # With one advantage a row the gradient is that of the level 'sequence'.
-  yield Part({'level': 'sequence'})
-  yield point.note(True, f'{_LOSS}loss_mode', (
-      'GSPO-token: the same gradient as the level sequence, since a row has '
-      'one advantage; log s is clamped to at most 10 there'))
+  yield Part({'level': 'sequence_token'})
   yield point.note(
-      v[f'{_ACTOR}loss_agg_mode'] != 'seq-mean-token-mean',
-      f'{_ACTOR}loss_agg_mode', 'GSPO is published with seq-mean-token-mean, '
+      v[f'{ACTOR}loss_agg_mode'] != 'seq-mean-token-mean',
+      f'{ACTOR}loss_agg_mode', 'GSPO is published with seq-mean-token-mean, '
       'which loss_mode does not set')
 
 
 def _sapo(v):
   yield Part({'gate': gates.SoftSigmoid(
-      v[f'{_ACTOR}tau_pos'], v[f'{_ACTOR}tau_neg'])})
+      v[f'{ACTOR}tau_pos'], v[f'{ACTOR}tau_neg'])})
 
 
 def _cispo(v):
   low, high = _widths(v)
-  yield point.fixed(low, high, f'{_ACTOR}clip_ratio_low')
+  yield point.fixed(low, high, f'{ACTOR}clip_ratio_low')
   yield Part({'gate': gates.ClippedWeight()})
-  yield point.note(low < 1, f'{_ACTOR}clip_ratio_low', (
+  yield point.note(low < 1, f'{ACTOR}clip_ratio_low', (
       'the weight is clipped below too, at '
       f'{1 - low:g}; the paper clips above only (clip_ratio_low of 1 or more)'))
 
@@ -196,66 +130,58 @@ def _geo_mean(v):
   else:
     widths = -math.expm1(-low), math.expm1(high)
     yield Part({'bounds': bounds.Fixed(*widths)})
-  yield point.note(True, f'{_ACTOR}clip_ratio_low', (
+  yield point.note(True, f'{ACTOR}clip_ratio_low', (
       f'bounds log w, so w lies in [{math.exp(-low):.4g}, '
       f'{math.exp(high):.4g}]; the paper has 0.4'))
 
 
 def _dppo(v):
   low, high = _widths(v)
-  name = {'dppo_tv': 'binary_tv', 'dppo_kl': 'binary_kl'}[
-      v[f'{_LOSS}loss_mode']]
-  yield point.choose(
-      'bounds', (name,), option=f'{_LOSS}loss_mode', instead=bounds.Fixed(),
-      numbers={'delta': high})
-  yield point.choose(
-      'gate', ('masked_weight',), option=f'{_LOSS}loss_mode',
-      instead=gates.PessimisticMin(),
-      numbers={'cap': v[f'{_ACTOR}clip_ratio_c']})
-  paper = {'binary_tv': 0.15, 'binary_kl': 0.05}[name]
-  yield point.note(True, f'{_ACTOR}clip_ratio_high', (
+  kind, paper = {
+      'dppo_tv': (bounds.BinaryTotalVariation, 0.15),
+      'dppo_kl': (bounds.BinaryKL, 0.05)}[v[f'{LOSS}loss_mode']]
+  cap = v[f'{ACTOR}clip_ratio_c']
+  yield Part({'bounds': kind(high), 'gate': gates.MaskedWeight(cap)})
+  yield point.note(True, f'{ACTOR}clip_ratio_high', (
       f'is a divergence budget with this loss_mode, {high:g} (the paper: '
-      f'{paper:g}), and clip_ratio_c the cap of the weight '
-      f'({v[f"{_ACTOR}clip_ratio_c"]:g}; the paper 20 or more)'))
-  yield point.note(low != high, f'{_ACTOR}clip_ratio_low', (
+      f'{paper:g}), and clip_ratio_c the cap of the weight, {cap:g} (the '
+      f'paper: 20 or more)'))
+  yield point.note(low != high, f'{ACTOR}clip_ratio_low', (
       f'another budget downward, {low:g}: lost'))
 
 
 def _dro(v):
-  yield point.choose(
-      'gate', ('squared_log',), option=f'{_LOSS}loss_mode',
-      instead=gates.Unweighted(),
-      numbers={'strength': v[f'{_LOSS}dro_beta']})
+  strength = v[f'{LOSS}dro_beta']
+  if strength is None:
+    raise ValueError(f'loss_mode dro needs {LOSS}dro_beta.')
+  yield Part({'gate': gates.SquaredLog(strength)})
 
 
 def _cov(v):
-  yield point.fixed(*_widths(v), f'{_ACTOR}clip_ratio_low')
-  mode = v[f'{_LOSS}loss_mode']
-  if mode == 'clip_cov':
-    instead, numbers = gates.PessimisticMin(), {
-        'cov_share': v[f'{_LOSS}clip_cov_ratio'],
-        'cov_low': v[f'{_LOSS}clip_cov_lb'],
-        'cov_high': v[f'{_LOSS}clip_cov_ub']}
+  yield point.fixed(*_widths(v), f'{ACTOR}clip_ratio_low')
+  if v[f'{LOSS}loss_mode'] == 'clip_cov':
+    gate = gates.CovarianceClip(
+        v[f'{LOSS}clip_cov_ratio'], v[f'{LOSS}clip_cov_lb'],
+        v[f'{LOSS}clip_cov_ub'])
   else:
-    instead, numbers = gates.Unclipped(), {
-        'cov_share': v[f'{_LOSS}kl_cov_ratio'],
-        'cov_coefficient': v[f'{_LOSS}ppo_kl_coef']}
-  yield point.choose('gate', (mode,), option=f'{_LOSS}loss_mode',
-                     numbers=numbers, instead=instead)
-  yield point.note(True, f'{_LOSS}loss_mode', (
-      'the covariance, and the share of tokens, are those of a micro-batch'))
+    gate = gates.CovariancePenalty(
+        v[f'{LOSS}kl_cov_ratio'], v[f'{LOSS}ppo_kl_coef'])
+  yield Part({'gate': gate})
+  yield point.note(True, f'{LOSS}loss_mode', (
+      'the covariance, and the share of tokens, are those of a micro-batch; '
+      'here of the mini-batch, which may not be cut into micro-batches'))
 
 
 def _reinforce(v):
-  level = v[f'{_CORRECTION}rollout_is']
-  low, high = v[_THRESHOLD]
-  option = f'{_CORRECTION}rollout_is'
+  level = v[f'{CORRECTION}rollout_is']
+  low, high = v[THRESHOLD]
+  option = f'{CORRECTION}rollout_is'
   if level is None:
     yield Part({'gate': gates.Unweighted()})
     return
   yield Part({'gate': gates.ClippedWeight(),
               'bounds': bounds.Fixed(1.0, max(high - 1, 0.0))})
-  yield point.note(low, _THRESHOLD, (
+  yield point.note(low, THRESHOLD, (
       'weights outside are set to 0; here they are cut off at the upper end'))
   yield point.note(level == 'sequence', option, (
       'the weight is the product over the sequence; here each token has its '
@@ -263,9 +189,9 @@ def _reinforce(v):
 
 
 def _reduction(v):
-  mode, loss = v[f'{_ACTOR}loss_agg_mode'], v[f'{_LOSS}loss_mode']
-  constant = v[f'{_ACTOR}loss_scale_factor']
-  name = f'{_ACTOR}loss_agg_mode'
+  mode, loss = v[f'{ACTOR}loss_agg_mode'], v[f'{LOSS}loss_mode']
+  constant = v[f'{ACTOR}loss_scale_factor']
+  name = f'{ACTOR}loss_agg_mode'
   if loss in ('sapo', 'geo_mean'):
     return Part({'reduction': reduce.SequenceMean()}, point.note(
         mode != 'seq-mean-token-mean', name,
@@ -293,24 +219,28 @@ def _reduction(v):
 
 
 def _penalty(v):
-  kind, beta = v[f'{_ACTOR}kl_loss_type'], v[f'{_ACTOR}kl_loss_coef']
+  kind, beta = v[f'{ACTOR}kl_loss_type'], v[f'{ACTOR}kl_loss_coef']
   in_reward = v['algorithm.use_kl_in_reward']
-  notes = point.note(
-      in_reward and v['algorithm.kl_ctrl.type'] != 'fixed',
-      'algorithm.kl_ctrl.type', 'a steered coefficient is lost').notes
-  if not (v[f'{_ACTOR}use_kl_loss'] and beta):
+  if not (v[f'{ACTOR}use_kl_loss'] and beta):
     if not in_reward:
       return Part()
     part = point.penalty_in_reward(
         v['algorithm.kl_ctrl.kl_coef'], 'algorithm.use_kl_in_reward',
         'from each token\'s reward, before the advantage is taken over the '
         'sequence\'s sum')
-    notes += point.note(
+    notes = point.note(
         v['algorithm.kl_penalty'] not in ('kl', 'k1'), 'algorithm.kl_penalty',
         'another estimator than k1 in the reward is lost').notes
-    return Part(part.axes, part.notes + notes)
-  name = f'{_ACTOR}kl_loss_type'
-  notes += point.note(in_reward, 'algorithm.use_kl_in_reward', (
+    if v['algorithm.kl_ctrl.type'] == 'fixed' or not part.axes:
+      return Part(part.axes, part.notes + notes)
+    rows, mini = v['data.train_batch_size'], v[f'{ACTOR}ppo_mini_batch_size']
+    dial = point.steered(
+        v['algorithm.kl_ctrl.target_kl'], rows * v[f'{ROLLOUT}n'],
+        v['algorithm.kl_ctrl.horizon'], max(rows // mini, 1),
+        'algorithm.kl_ctrl.type')
+    return Part(part.axes | dial.axes, part.notes + notes + dial.notes)
+  name = f'{ACTOR}kl_loss_type'
+  notes = point.note(in_reward, 'algorithm.use_kl_in_reward', (
       'a second penalty, in the reward, is lost')).notes
   if kind not in _ESTIMATORS:
     return Part({'penalty': Penalty(
@@ -341,56 +271,71 @@ def _advantage(v):
 
 
 def _mismatch(v):
-  level, option = v[f'{_CORRECTION}rollout_is'], f'{_CORRECTION}rollout_is'
-  yield point.note(
-      v[f'{_CORRECTION}rollout_rs'], f'{_CORRECTION}rollout_rs',
-      'tokens or sequences that are too far from the sampler are dropped: no '
-      'axis does so by this statistic, lost')
-  if level is None or v[f'{_CORRECTION}bypass_mode']:
+  level, option = v[f'{CORRECTION}rollout_is'], f'{CORRECTION}rollout_is'
+  if v[f'{CORRECTION}bypass_mode'] or level is None:
+    yield _rejection(v)
     return
-  low, high = v[_THRESHOLD]
-  yield point.note(not low and high < 1, _THRESHOLD, (
+  yield point.note(v[f'{CORRECTION}rollout_rs'], f'{CORRECTION}rollout_rs', (
+      'there is one mismatch correction here; dropping comes on top: lost'))
+  low, high = v[THRESHOLD]
+  yield point.note(not low and high < 1, THRESHOLD, (
       'cuts off the weight of tokens that agree, too. An interval needs '
       'quotes: YAML reads 0.5_5 as 0.55'))
+  level = 'sequence_product' if level == 'sequence' else 'token'
   yield (point.masked(low, high, option, level) if low else
-         point.truncated(high, option, level))
+         Part({'mismatch': mismatch.TruncatedImportance(high, level)}))
   yield point.note(
-      v[f'{_CORRECTION}rollout_is_batch_normalize'],
-      f'{_CORRECTION}rollout_is_batch_normalize',
+      v[f'{CORRECTION}rollout_is_batch_normalize'],
+      f'{CORRECTION}rollout_is_batch_normalize',
       'weights are divided by their mean over the batch: lost')
 
 
+def _rejection(v):
+  """Sequences dropped for their distance to the sampler, without weights."""
+  name, option = v[f'{CORRECTION}rollout_rs'], f'{CORRECTION}rollout_rs'
+  kept = {'seq_mean_k3': 'mean', 'seq_max_k3': 'max'}
+  if name in kept and not v[f'{CORRECTION}bypass_mode']:
+    return Part({'mismatch': mismatch.SequenceMask(
+        v[f'{CORRECTION}rollout_rs_threshold'], 'k3', kept[name])}, (
+            point.Note(option, (
+                'what is dropped leaves the mean as well; here it counts '
+                'with a loss of 0')),))
+  return point.note(name, option, (
+      f'{name} drops what is too far from the sampler: no correction does so '
+      f'by this statistic, or without old log-probs; lost'))
+
+
 def _data(v):
-  n, prompts = v[f'{_ROLLOUT}n'], v['data.train_batch_size']
-  mini, micro = (v[f'{_ACTOR}ppo_mini_batch_size'],
-                 v[f'{_ACTOR}ppo_micro_batch_size_per_gpu'])
+  n, prompts = v[f'{ROLLOUT}n'], v['data.train_batch_size']
+  mini, micro = (v[f'{ACTOR}ppo_mini_batch_size'],
+                 v[f'{ACTOR}ppo_micro_batch_size_per_gpu'])
   devices = v['trainer.n_gpus_per_node'] * v['trainer.nnodes']
-  dynamic = v[f'{_ACTOR}use_dynamic_bsz']
+  dynamic = v[f'{ACTOR}use_dynamic_bsz']
   parts_a_batch = None if micro is None or dynamic else max(
       mini * n // (micro * devices), 1)
   yield point.settings(
-      ('rollout.group_size', n, f'{_ROLLOUT}n'),
+      ('rollout.group_size', n, f'{ROLLOUT}n'),
       ('rollout.num_prompts', prompts, 'data.train_batch_size'),
       ('rollout.prompt_length', v['data.max_prompt_length'],
        'data.max_prompt_length'),
       ('rollout.completion_length', v['data.max_response_length'],
        'data.max_response_length'),
-      ('rollout.temperature', v[f'{_ROLLOUT}temperature'],
-       f'{_ROLLOUT}temperature'),
-      ('learner.num_epochs', v[f'{_ACTOR}ppo_epochs'], f'{_ACTOR}ppo_epochs'),
+      ('rollout.temperature', v[f'{ROLLOUT}temperature'],
+       f'{ROLLOUT}temperature'),
+      ('learner.num_epochs', v[f'{ACTOR}ppo_epochs'], f'{ACTOR}ppo_epochs'),
       ('learner.num_mini_batches', max(prompts // mini, 1),
-       f'{_ACTOR}ppo_mini_batch_size'),
+       f'{ACTOR}ppo_mini_batch_size'),
       ('learner.num_micro_batches', parts_a_batch,
-       f'{_ACTOR}ppo_micro_batch_size_per_gpu'))
-  yield point.note(n < 2, f'{_ROLLOUT}n', (
+       f'{ACTOR}ppo_micro_batch_size_per_gpu'))
+  yield point.note(n < 2, f'{ROLLOUT}n', (
       'a group of one has no baseline; group advantages need 2 or more'))
-  yield point.note(dynamic, f'{_ACTOR}use_dynamic_bsz', (
+  yield point.note(dynamic, f'{ACTOR}use_dynamic_bsz', (
       'micro-batches are cut by tokens; here by rows, with the same gradient'))
   if v['algorithm.filter_groups.enable']:
     yield point.dynamic_sampling('algorithm.filter_groups.enable')
-  if v[f'{_BUFFER}enable']:
-    yield point.overlong(v, f'{_BUFFER}len', f'{_BUFFER}penalty_factor')
+  if v[f'{BUFFER}enable']:
+    yield point.overlong(v, f'{BUFFER}len', f'{BUFFER}penalty_factor')
   yield point.note(v['algorithm.use_pf_ppo'], 'algorithm.use_pf_ppo', (
       'samples are redrawn by reward: lost'))
-  yield point.unfiltered(v, {f'{_ROLLOUT}top_p': (1,),
-                             f'{_ROLLOUT}top_k': (-1, 0)})
+  yield point.unfiltered(v, {f'{ROLLOUT}top_p': (1,),
+                             f'{ROLLOUT}top_k': (-1, 0)})

@@ -5,13 +5,14 @@ import pathlib
 import pytest
 
 from rlclip import translate
-from rlclip.losses import LossSpec, mismatch, Penalty, reduce
-from rlclip.translate import point
+from rlclip.losses import dials, LossSpec, mismatch, Penalty, reduce
 from rlclip.trust_region import bounds, gates
 
 _CONFIGS = pathlib.Path(__file__).parent / 'configs'
 _ACTOR = 'actor_rollout_ref.actor.'
 _LOSS = f'{_ACTOR}policy_loss.'
+_RS = 'algorithm.rollout_correction.rollout_'
+_IS = 'algo.advantage.is_correction_'
 
 SPECS = {
     'trl.yaml': LossSpec(
@@ -33,7 +34,7 @@ SPECS = {
         penalty=Penalty('reverse_kl', 1e-4, estimator='score',
                         placement='inside'),
         mismatch=mismatch.IcePop(0.5, 5.0), reduction=reduce.TokenMean(),
-        advantage='group_mean'),
+        advantage='group_mean', entropy_bonus=0.001),
 }
 # group_size, num_prompts, num_epochs, num_mini_batches, num_micro_batches.
 SIZES = {'trl.yaml': [8, 16, 2, 4, 4], 'verl.yaml': [16, 512, 1, 16, 32],
@@ -54,18 +55,38 @@ UNKNOWN = {
     'verl.yaml': ('clip_ratio_hgih', f'{_ACTOR}clip_ratio_high'),
     'tunix.yaml': ('beat', 'beta'),
     'openrlhf.json': ('n_sample_per_prompt', 'n_samples_per_prompt')}
-# A value on an axis, where it is there: nothing of it may be lost then.
+# One option, and what it puts on an axis.
 AXES = [
-    ('trl', {'loss_type': 'vespo'}, 'gate', 'vespo'),
+    ('trl', {'loss_type': 'vespo', 'vespo_lambda_neg': 1}, 'gate',
+     gates.GammaWeight(2, 3, 3, 1)),
     ('trl', {'loss_type': 'vespo'}, 'level', 'sequence_product_token'),
-    ('trl', {'off_policy_mask_threshold': .3}, 'gate', 'off_policy_mask'),
-    ('verl', {f'{_LOSS}loss_mode': 'dppo_tv'}, 'bounds', 'binary_tv'),
-    ('verl', {f'{_LOSS}loss_mode': 'dppo_kl'}, 'bounds', 'binary_kl'),
-    ('verl', {f'{_LOSS}loss_mode': 'dppo_kl'}, 'gate', 'masked_weight'),
-    ('verl', {f'{_LOSS}loss_mode': 'clip_cov'}, 'gate', 'clip_cov'),
-    ('verl', {f'{_LOSS}loss_mode': 'kl_cov'}, 'gate', 'kl_cov'),
-    ('verl', {f'{_LOSS}loss_mode': 'dro', f'{_LOSS}dro_beta': .1}, 'gate',
-     'squared_log'),
+    ('trl', {'off_policy_mask_threshold': .3}, 'gate',
+     gates.OffPolicyMask(.3)),
+    ('trl', {'delta': 4}, 'gate', gates.TwoSided(4)),
+    ('trl', {'entropy_coef': .01}, 'entropy_bonus', .01),
+    ('trl', {'use_vllm': True}, 'mismatch',
+     mismatch.IcePop(0, 3, 'sequence_product')),
+    ('verl', {}, 'gate', gates.DualClip(3)),
+    ('verl', {f'{_LOSS}loss_mode': 'clip_cov', f'{_LOSS}clip_cov_lb': 2},
+     'gate', gates.CovarianceClip(2e-4, 2, 5)),
+    ('verl', {f'{_LOSS}loss_mode': 'kl_cov'}, 'gate',
+     gates.CovariancePenalty(2e-4, .1)),
+    ('verl', {f'{_LOSS}loss_mode': 'dppo_kl'}, 'bounds', bounds.BinaryKL(.2)),
+    ('verl', {f'{_RS}rs': 'seq_max_k3', f'{_RS}rs_threshold': .1}, 'mismatch',
+     mismatch.SequenceMask(.1, 'k3', 'max')),
+    # 1024 rows / 10,000, over 4 updates a batch.
+    ('verl', {'algorithm.use_kl_in_reward': True,
+              'algorithm.kl_ctrl.type': 'adaptive'}, 'beta_dial',
+     dials.TargetKL(.1, .0256)),
+    ('tunix', {}, 'penalty',
+     Penalty('reverse_kl', .04, estimator='unweighted_k1')),
+    ('tunix', {'dynamic_sampling': True}, 'bounds', bounds.Fixed(.2, .28)),
+    ('tunix', {'algo_variant': 'drgrpo'}, 'reduction', reduce.SequenceSum(64)),
+    ('openrlhf', {'entropy_loss_coef': .02}, 'entropy_bonus', .02),
+    ('openrlhf', {'kl_target': .05, 'kl_horizon': 1000}, 'beta_dial',
+     dials.TargetKL(.05, .128)),
+    ('openrlhf', {f'{_IS}level': 'seq'}, 'mismatch',
+     mismatch.IcePop(.5, 5, 'sequence')),
 ]
 
 
@@ -110,18 +131,11 @@ def test_every_note_and_setting_is_about_an_option(library, tmp_path):
           *(s.option for s in done.point.settings)} <= options
 
 
-@pytest.mark.parametrize('library, config, axis, name', AXES)
-def test_an_axis_is_used_if_it_is_there(
-    library, config, axis, name, tmp_path):
-  done = _from(tmp_path, library, config)
-  notes = ' '.join(n.text for n in done.point.notes)
-  registry = point._REGISTRIES[axis]
-  if name not in registry:
-    assert f'the {axis} {name!r} is not available' in notes
-    return
-  value = getattr(done.point.spec, axis)
-  assert value == name or isinstance(value, registry[name])
-  assert f'the {axis} {name!r}' not in notes
+@pytest.mark.parametrize('library, config, axis, value', AXES)
+def test_an_option_or_default_sets_its_axis(
+    library, config, axis, value, tmp_path):
+  spec = _from(tmp_path, library, config).point.spec
+  assert getattr(spec, axis) == value
 
 
 def test_a_value_that_yaml_reads_otherwise_is_read_as_it_is_meant(tmp_path):
@@ -177,7 +191,7 @@ def test_a_file_that_is_none(tmp_path):
 def test_text_has_point_settings_warnings_and_keys():
   text = translate.main_text('verl', str(_CONFIGS / 'verl.yaml'))
   for part in (
-      'read as verl 0.9.1', 'gate       DualClip(cap=3.0',
+      'read as verl 0.9.1', 'gate          DualClip(cap=3.0',
       'rollout.group_size = 16  (actor_rollout_ref.rollout.n = 16)',
       'learner.num_epochs = 1  (actor_rollout_ref.actor.ppo_epochs = 1, '
       'default)', 'clip_ratio = 0.25: is read only where',
