@@ -28,7 +28,7 @@ MAY_IMPORT = {
     'advantages': {'registry', 'types'},
     'rewards': {'registry', 'types'},
     'data': {'registry', 'types'},
-    'models': {'types', 'registry'},
+    'models': {'divergences', 'types', 'registry'},
     'partitioning': {'types'},
     'sampler': {'models', 'types'},
     'learner': {'losses', 'models', 'partitioning', 'types'},
