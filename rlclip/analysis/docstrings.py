@@ -72,15 +72,15 @@ def read(thing: Any) -> Docstring:
   for sentence in sentences(body):
     if is_formula(sentence):
       # Two spaces set formulas apart that share a line.
-      formulas.extend(part.strip() for line in sentence.split('\n')
+      formulas.extend(part.strip().rstrip('.;') for line in sentence.split('\n')
                       for part in line.strip().split(';  '))
     elif _LIMIT.search(sentence):
       limits.append(one_line(sentence))
     else:
       prose.append(one_line(sentence))
   limits.extend(sentences(one_line(sections.get('Limits', ''))))
-  for name, condition in _items(sections.get('Raises', '')).items():
-    limits.append(f'Refused ({name}): {condition}')
+  for condition in _items(sections.get('Raises', '')).values():
+    limits.append(f'Refused {condition}')
   source = one_line(sections.get('Source', ''))
   return Docstring(
       summary, tuple(prose), tuple(formulas), tuple(limits),

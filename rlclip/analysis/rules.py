@@ -8,7 +8,6 @@ import dataclasses
 import difflib
 import inspect
 import itertools
-import math
 from typing import Any, Callable, Iterator, Mapping, NamedTuple
 
 from rlclip import advantages, algorithms, divergences, registry
@@ -119,6 +118,8 @@ def describe(kind: str, name: str, **numbers: float) -> Rule:
   """
   entry = KINDS[kind]
   doc = docstrings.read(entry.documented(name))
+  if kind == 'penalty':
+    doc = doc._replace(numbers=docstrings.read(Penalty).numbers)
   try:
     value = entry.make(name, **numbers)
   except TypeError as error:
@@ -153,6 +154,11 @@ def name_of(value: Any) -> tuple[str, str]:
       if table[name] is type(value):
         return kind, name
   return '', type(value).__name__
+
+
+def canonical(measure: str) -> str:
+  """The registered name of a divergence, without numbers."""
+  return divergences.canonical(measure)
 
 
 def accepted(fixed: Mapping[str, Any], **tried: Any) -> LossSpec | None:
@@ -203,21 +209,21 @@ def _instance(kind, name, **numbers):
 def _show_gate(gate):
   return accepted(
       {'gate': gate}, level=('token', *levels.REGISTRY),
-      bounds=[bounds.Fixed(), None, *instances('bounds')],
+      bounds=[_PLAIN.bounds, None, *instances('bounds')],
       anchor=spec_lib.ANCHORS)
 
 
 def _show_bounds(region):
   return accepted(
       {'bounds': region}, level=('token', *levels.REGISTRY),
-      gate=[gates.PessimisticMin(), *instances('gate')],
+      gate=[_PLAIN.gate, *instances('gate')],
       anchor=spec_lib.ANCHORS)
 
 
 def _show_level(level):
   return accepted(
-      {'level': level}, gate=[gates.PessimisticMin(), *instances('gate')],
-      bounds=[bounds.Fixed(), None, *instances('bounds')],
+      {'level': level}, gate=[_PLAIN.gate, *instances('gate')],
+      bounds=[_PLAIN.bounds, None, *instances('bounds')],
       reduction=tuple(instances('reduction')))
 
 
@@ -235,8 +241,9 @@ def _show_divergence(value):
 
 
 def _show_penalty(penalty):
-  return accepted({'penalty': penalty, 'bounds': None, 'gate': gates.Unclipped()},
-                  anchor=spec_lib.ANCHORS)
+  return accepted(
+      {'penalty': penalty, 'bounds': None, 'gate': gates.REGISTRY['none']()},
+      anchor=spec_lib.ANCHORS)
 
 
 def _penalties():
@@ -271,8 +278,8 @@ def _penalty_text(name):
   shift = penalty.control_variate
   form = f'{shift:+g} (w - 1)' if shift else 'no control variate'
   text = divergences.documentation(penalty.measure).partition('Source:')[0]
-  return (f'{penalty.measure} to the policy that samples, {form}.\n\n{text}\n'
-          f'Source: {shared.source}')
+  return (f'The penalty {penalty.measure}(policy || policy that samples), '
+          f'{form}.\n\n{text}\nSource: {shared.source}')
 
 
 def _advantage_aliases(name):
@@ -293,6 +300,7 @@ def _axis(title, kind, show):
               lambda name, **numbers: _instance(kind, name, **numbers), show)
 
 
+_PLAIN = LossSpec()
 _CLASSES = {'bounds': bounds.REGISTRY, 'gate': gates.REGISTRY,
             'mismatch': mismatch.REGISTRY, 'reduction': reduce.REGISTRY}
 
@@ -312,8 +320,7 @@ KINDS: Mapping[str, Kind] = {
         'Penalties', lambda: tuple(_penalties()), lambda name: (),
         _penalty_text, _make_penalty, _show_penalty),
     'mismatch': _axis('Mismatch corrections', 'mismatch', _show_mismatch),
-    'reduction': _axis(
-        'Reductions', 'reduction', lambda value: accepted({'reduction': value})),
+    'reduction': _axis('Reductions', 'reduction', lambda value: None),
     'advantage': Kind(
         'Advantages', advantages.names, _advantage_aliases, _function,
         lambda name, **numbers: advantages.get(
