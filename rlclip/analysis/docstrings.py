@@ -11,10 +11,13 @@ from typing import Any, Mapping, NamedTuple
 _SECTION = re.compile(
     r'^(Attributes|Args|Returns|Raises|Limits|Source):[ \n]', re.MULTILINE)
 _RELATION = re.compile(r' (?:=|<=|>=|<=>|->|~) ')
+# "beyond w = 1" is said in prose.
+_ASIDE = re.compile(r'(?<=[a-z]{2} )[A-Za-z] (?:=|<|>|<=|>=) [-+\d.]+')
 _WORD = re.compile(r'\b[A-Za-z]{2,}\b')
 # A line that ends with a full stop ends a sentence, and so does a stop before
 # a capital; neither does an abbreviation.
-_END = re.compile(r'(?<!\bal)(?<!e\.g)(?<!i\.e)(?<!\bvs)[.!?](?:\n|\s+(?=[A-Z]))')
+_END = re.compile(
+    r'(?<!\bal)(?<!e\.g)(?<!i\.e)(?<!\bvs)[.!?](?:\n|\s+(?=[A-Z]))')
 _LIMIT = re.compile(
     r'\b(?:only|not|no|cannot|refuse[sd]?|biased|ignores?|surrogate|unverified|'
     r'unknown|guess(?:ed)?|inexact|approximat\w*|needs?|ours)\b', re.IGNORECASE)
@@ -99,6 +102,7 @@ def sentences(text: str) -> list[str]:
 
 def is_formula(sentence: str) -> bool:
   """Whether a relation stands near the beginning."""
+  sentence = _ASIDE.sub('', one_line(sentence))
   match = _RELATION.search(sentence)
   return bool(match) and len(_WORD.findall(sentence[:match.start()])) < 3
 

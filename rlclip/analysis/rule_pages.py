@@ -3,7 +3,7 @@ import dataclasses
 from typing import Mapping
 
 from rlclip.analysis import rules
-from rlclip.analysis.rule_sections import Section, sections, WIDTH, wrap
+from rlclip.analysis.rule_sections import Section, sections, wrap
 from rlclip.losses import LossSpec
 
 COMMAND = 'python -m experiments.explain'
@@ -18,7 +18,7 @@ def text(rule: rules.Rule, others: tuple[tuple[str, str], ...] = ()) -> str:
     others: (kind, name) of what else has the name that was asked for.
 
   Returns:
-    Lines of at most WIDTH columns, plain ASCII.
+    Lines of at most 96 columns.
   """
   lines = [_title(rule), '=' * len(_title(rule)), '']
   for section in sections(rule):
@@ -37,7 +37,7 @@ def listing() -> str:
   for kind, entry in rules.KINDS.items():
     lines += [f'{entry.title} ({kind}:NAME where another kind has it too)'
               if kind == 'algorithm' else entry.title]
-    lines += [*wrap(', '.join(entry.names()), '  ', '  '), '']
+    lines += [*wrap(', '.join(entry.names()), '  '), '']
   return '\n'.join(lines)
 
 

@@ -5,12 +5,14 @@ import pathlib
 
 import numpy as np
 
-from rlclip.analysis import gradient_map, rule_tables, rules
+from rlclip.analysis import gradient_map, rule_sections, rule_tables, rules
 
 # Okabe and Ito's blue, vermilion and black: apart for all kinds of sight, and
 # the styles are apart without colors.
 _STYLES = {1.0: ('#0072B2', '-'), -1.0: ('#D55E00', '--'), 0.0: ('black', ':')}
 _POINTS = 1600
+_COARSE = (.03, .1, .3, 1, 3, 10, 30)
+_FINE = (.1, .15, .2, .3, .4, .5, .6, .8, 1, 1.2, 1.5, 2, 3, 4, 5, 6)
 
 
 def draw(rule: rules.Rule, path: str | os.PathLike) -> None:
@@ -45,7 +47,8 @@ def draw(rule: rules.Rule, path: str | os.PathLike) -> None:
       # A jump is a gap, not a slope.
       jumps = np.abs(np.diff(values)) > 0.05 * np.ptp(values)
       axis.plot(ratios, np.where(np.append(jumps, False), np.nan, values),
-                style, color=color, lw=1.8, label=f'A = {rule_tables.signed(advantage)}')
+                style, color=color, lw=1.8,
+                label=f'A = {rule_tables.signed(advantage)}')
     zero = np.where(curve.gradients == 0, 0.0, np.nan)
     axes[1].plot(ratios, zero, color=color, lw=5, alpha=0.35,
                  solid_capstyle='butt')
@@ -59,7 +62,9 @@ def draw(rule: rules.Rule, path: str | os.PathLike) -> None:
     _scale(axis, low, high)
     axis.grid(alpha=0.2)
   axes[0].legend()
-  figure.suptitle(f'{rule.name} ({rule.kind})')
+  where = ', '.join(map(rule_sections.ratio_text, marks))
+  figure.suptitle(f'{rule.name} ({rule.kind})' + (
+      f', marks at {symbol} = {where}' if marks else ''))
   pathlib.Path(path).parent.mkdir(parents=True, exist_ok=True)
   figure.savefig(path, dpi=120)
   pyplot.close(figure)
@@ -77,9 +82,9 @@ def _marks(rule):
 
 
 def _window(marks, setting):
-  """Four times as far as the farthest mark, in logs."""
-  far = max((abs(math.log(mark)) for mark in marks), default=0.45)
-  far = min(max(4 * far, 1e-6), math.log(gradient_map.LIMIT))
+  """Beyond the farthest mark: four times as far, or e times."""
+  far = max((abs(math.log(mark)) for mark in marks), default=1.0)
+  far = min(4 * far, far + 1, math.log(gradient_map.LIMIT))
   high = math.exp(far)
   if setting.moves == 'policy':
     high = min(high, (1 - 1e-9) / setting.probability)
@@ -93,7 +98,7 @@ def _scale(axis, low, high):
     axis.ticklabel_format(axis='x', useOffset=False)
     return
   axis.set_xscale('log')
-  ticks = [t for t in (.03, .05, .1, .2, .3, .5, .7, 1, 1.5, 2, 3, 5, 10, 20, 30)
-           if low <= t <= high]
-  axis.set_xticks(ticks, [f'{t:g}' for t in ticks])
+  ticks = _COARSE if high / low > 50 else _FINE
+  ticks = [tick for tick in ticks if low <= tick <= high]
+  axis.set_xticks(ticks, [f'{tick:g}' for tick in ticks])
   axis.minorticks_off()

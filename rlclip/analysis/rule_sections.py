@@ -10,8 +10,8 @@ import math
 import textwrap
 from typing import Any, Callable, Iterator, NamedTuple, Sequence
 
-from rlclip.analysis import docstrings, gradient_map, peers, rule_limits
-from rlclip.analysis import rule_tables, rules
+from rlclip.analysis import (docstrings, gradient_map, peers, rule_limits,
+                             rule_tables, rules)
 from rlclip.losses import LossSpec
 from rlclip.losses import penalty as penalty_lib
 from rlclip.oracle import certificates
@@ -147,7 +147,7 @@ def _axes(rule):
   own = 'bounds' if rule.kind == 'divergence' else rule.kind
   return Section('Shown with', tuple(wrap(', '.join(
       f'{axis} {text}' for axis, text in axes.items() if axis != own),
-      '  ', '  ')))
+      '  ')))
 
 
 def _numbers(rule):
@@ -175,25 +175,28 @@ def _zeros(rule):
     return None
   symbol, setting = rule_tables.variable(rule)
   rows = [('', *_SIGNS.values())]
-  spec, without = rule.spec, None
-  if spec.penalty is not None and spec.penalty.placement == 'beside':
-    without = dataclasses.replace(spec, penalty=None)
   try:
-    for advantage in rule_tables.advantages_of(rule):
-      found = gradient_map.spans(spec, advantage, setting)
-      rows.append((f'A = {rule_tables.signed(advantage)}', *(
-          regions(found, sign, symbol) for sign in _SIGNS)))
-    for advantage in (1.0, -1.0) if without and rule.kind != 'penalty' else ():
-      found = gradient_map.spans(without, advantage, setting)
-      rows.append((f'A = {rule_tables.signed(advantage)}, without the penalty', *(
-          regions(found, sign, symbol) for sign in _SIGNS)))
+    for note, spec in _shown(rule):
+      for advantage in rule_tables.advantages_of(rule):
+        found = gradient_map.spans(spec, advantage, setting)
+        rows.append((f'A = {rule_tables.signed(advantage)}{note}', *(
+            regions(found, sign, symbol) for sign in _SIGNS)))
   except (TypeError, ValueError) as error:
     return Section('Where the gradient is zero', tuple(
-        wrap(f'Not drawn. {error}', '  ', '  ')))
+        wrap(f'Not drawn. {error}', '  ')))
   low, high = 1 / gradient_map.LIMIT, gradient_map.LIMIT
   return Section(
       f'Where the gradient is zero ({symbol} from {low:.4g} to {high:.4g})',
       tuple(columns(rows, '  ')))
+
+
+def _shown(rule):
+  """The rule, and again without what an algorithm adds beside its clip."""
+  yield '', rule.spec
+  penalty = rule.spec.penalty
+  if (rule.kind == 'algorithm' and penalty is not None
+      and penalty.placement == 'beside'):
+    yield ', without the penalty', dataclasses.replace(rule.spec, penalty=None)
 
 
 def _by_probability(rule):
@@ -246,7 +249,7 @@ def _own_table(rule):
 def _section(title, lines):
   return Section(title, tuple(
       part for line in lines
-      for part in ([line] if len(line) <= WIDTH else wrap(line, '  ', '  '))))
+      for part in ([line] if len(line) <= WIDTH else wrap(line, '  '))))
 
 
 def _limits(rule):
@@ -268,9 +271,9 @@ def _certificates(rule):
 
 
 def _source(rule):
-  lines = wrap(rule.doc.source, '  ', '  ')
+  lines = wrap(rule.doc.source, '  ')
   if rule.trust:
-    lines += wrap(f'Trust: {rule.trust}.', '  ', '  ')
+    lines += wrap(f'Trust: {rule.trust}.', '  ')
   return Section('Source', tuple(lines))
 
 

@@ -12,8 +12,9 @@ from typing import Any, Callable, Iterator, Mapping, NamedTuple
 
 from rlclip import advantages, algorithms, divergences, registry
 from rlclip.analysis import docstrings
-from rlclip.losses import LossSpec, mismatch, Penalty, reduce
+from rlclip.losses import LossSpec, mismatch, Penalty
 from rlclip.losses import penalty as penalty_lib
+from rlclip.losses import reduce
 from rlclip.losses import spec as spec_lib
 from rlclip.oracle import certificates
 from rlclip.trust_region import bounds, gates, levels
