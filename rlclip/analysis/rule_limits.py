@@ -38,19 +38,28 @@ def defaults(rule: rules.Rule) -> dict[str, Any]:
 def parts(rule: rules.Rule) -> Iterator[tuple[str, str]]:
   """(kind, name) of the rule, and of what an algorithm is made of."""
   yield rule.kind, rule.base
-  if rule.kind != 'algorithm':
+  if rule.kind == 'algorithm':
+    for field in dataclasses.fields(LossSpec):
+      value = getattr(rule.spec, field.name)
+      if isinstance(value, str) and field.name in rules.KINDS:
+        yield field.name, value.partition('(')[0]
+      elif dataclasses.is_dataclass(value):
+        yield from _parts_of(value)
+
+
+def _parts_of(value):
+  """What a value of an axis is, and the rules in it."""
+  if isinstance(value, Penalty):
+    yield 'penalty', value.estimator
+    yield 'divergence', rules.canonical(value.measure)
     return
-  for field in dataclasses.fields(LossSpec):
-    value = getattr(rule.spec, field.name)
-    if isinstance(value, Penalty):
-      yield 'penalty', value.estimator
-      yield 'divergence', rules.canonical(value.measure)
-    elif isinstance(value, str) and field.name in rules.KINDS:
-      yield field.name, value.partition('(')[0]
-    elif dataclasses.is_dataclass(value):
-      yield rules.name_of(value)
-      if getattr(value, 'divergence', None):
-        yield 'divergence', rules.canonical(value.divergence)
+  yield rules.name_of(value)
+  for field in dataclasses.fields(value):
+    inner = getattr(value, field.name)
+    if field.name == 'divergence':
+      yield 'divergence', rules.canonical(inner)
+    elif dataclasses.is_dataclass(inner):
+      yield from _parts_of(inner)
 
 
 def limits(rule: rules.Rule) -> Iterator[str]:

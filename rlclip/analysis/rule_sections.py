@@ -260,14 +260,19 @@ def _limits(rule):
 
 
 def _certificates(rule):
-  rows = []
-  for kind, name in rule_limits.parts(rule):
-    for certificate in certificates.covering(kind, name):
-      rows.append((certificate, docstrings.one_line(
-          certificates.documentation(certificate))))
-  rows = list(dict.fromkeys(rows))
+  covering = {name: None for kind, base in rule_limits.parts(rule)
+              for name in _covering(kind, base)}
+  rows = [(name, docstrings.one_line(certificates.documentation(name)))
+          for name in covering]
   return Section('Certificates that cover it', tuple(
       columns(rows, '  ') if rows else ['  none']))
+
+
+def _covering(kind, name):
+  try:
+    return certificates.covering(kind, name)
+  except ValueError:  # certificates know no rules of this kind
+    return ()
 
 
 def _source(rule):

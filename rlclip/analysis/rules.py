@@ -16,7 +16,6 @@ from rlclip.losses import LossSpec, mismatch, Penalty
 from rlclip.losses import penalty as penalty_lib
 from rlclip.losses import reduce
 from rlclip.losses import spec as spec_lib
-from rlclip.oracle import certificates
 from rlclip.trust_region import bounds, gates, levels
 
 
@@ -249,9 +248,13 @@ def _show_penalty(penalty):
 
 def _penalties():
   """Penalties by short name: RPG's four, and the estimators, beta 1."""
-  short = {
-      name: Penalty(measure, 1.0, toward='anchor', control_variate=shift)
-      for name, measure, shift in certificates.RPG}
+  short = {}
+  for name in algorithms.names():
+    prefix, _, variant = name.partition('_')
+    if prefix == 'rpg' and '_' not in variant:
+      penalty = algorithms.get(name).penalty
+      short[variant] = Penalty(penalty.measure, 1.0, toward=penalty.toward,
+                               control_variate=penalty.control_variate)
   for estimator in penalty_lib.ESTIMATORS:
     for measure, placement in itertools.product(
         (Penalty().measure, *divergences.names()), penalty_lib.PLACEMENTS):
