@@ -19,8 +19,9 @@ _WORD = re.compile(r'\b[A-Za-z]{2,}\b')
 _END = re.compile(
     r'(?<!\bal)(?<!e\.g)(?<!i\.e)(?<!\bvs)[.!?](?:\n|\s+(?=[A-Z]))')
 _LIMIT = re.compile(
-    r'\b(?:only|not|no|cannot|refuse[sd]?|biased|ignores?|surrogate|unverified|'
-    r'unknown|guess(?:ed)?|inexact|approximat\w*|needs?|ours)\b', re.IGNORECASE)
+    r'\b(?:only|cannot|refuse[sd]?|biased|ignores?|surrogate|unverified|unknown|'
+    r'guess(?:ed)?|inexact|not exact|approximat\w*|no closed form)\b',
+    re.IGNORECASE)
 # Word in a source: the mark it stands for. The first that is found counts.
 _MARKS = (
     ('guess', 'a guess, with no text behind it'),
@@ -60,8 +61,8 @@ def read(thing: Any) -> Docstring:
 
   Returns:
     The Docstring. A sentence is a formula where a relation such as = or <=
-    stands in it with fewer than three words before it; else a limit where a
-    word such as "only" says so; else prose.
+    stands in it with few words before it; else a limit where a word such as
+    "only" says so; else prose.
   """
   text = thing if isinstance(thing, str) else inspect.getdoc(thing) or ''
   text = re.sub(r'(?<=\S)[ ]+Source: ', '\nSource: ', inspect.cleandoc(text))
@@ -101,10 +102,14 @@ def sentences(text: str) -> list[str]:
 
 
 def is_formula(sentence: str) -> bool:
-  """Whether a relation stands near the beginning."""
+  """Whether a relation stands near the beginning, which is no word."""
   sentence = _ASIDE.sub('', one_line(sentence))
   match = _RELATION.search(sentence)
-  return bool(match) and len(_WORD.findall(sentence[:match.start()])) < 3
+  if not match or re.match(r'[A-Z][a-z]+ ', sentence):
+    return False
+  # What stands in parentheses is an argument.
+  before = re.sub(r'\(.*?\)', '', sentence[:match.start()])
+  return len(_WORD.findall(before)) < 4
 
 
 def trust(source: str) -> str:

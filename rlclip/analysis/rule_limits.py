@@ -38,6 +38,8 @@ def defaults(rule: rules.Rule) -> dict[str, Any]:
 def parts(rule: rules.Rule) -> Iterator[tuple[str, str]]:
   """(kind, name) of the rule, and of what an algorithm is made of."""
   yield rule.kind, rule.base
+  if rule.kind == 'penalty':
+    yield from _parts_of(rule.value)
   if rule.kind == 'algorithm':
     for field in dataclasses.fields(LossSpec):
       value = getattr(rule.spec, field.name)

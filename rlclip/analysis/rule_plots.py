@@ -75,9 +75,8 @@ def _marks(rule):
   symbol, setting = rule_tables.variable(rule)
   marks = {span.low for a in rule_tables.advantages_of(rule)
            for span in gradient_map.spans(rule.spec, a, setting)[1:]}
-  interval = getattr(rule.spec.bounds, 'interval', None)
-  if interval is not None and symbol == 'w':
-    marks.update(interval())
+  if symbol == 'w':
+    marks.update(rule_tables.ends_of(rule.spec))
   return sorted(m for m in marks if 0 < m < math.inf and abs(m - 1) > 1e-9)
 
 

@@ -164,10 +164,12 @@ def _interval(rule):
   if method is None or rule.kind not in ('algorithm', 'divergence', 'bounds'):
     return None
   low, high = method()
-  text = f'  [{ratio_text(low)}, {ratio_text(high)}]'
-  note = docstrings.one_line(inspect.getdoc(method) or '')
-  return Section('Interval of w at the default',
-                 (text + (f'   {note}' if note else ''),))
+  notes = [f'{name} = {p.default:g}' for name, p in inspect.signature(
+      method).parameters.items() if isinstance(p.default, (int, float))]
+  said = docstrings.sentences(inspect.getdoc(method) or '')[:1]
+  text = f'[{ratio_text(low)}, {ratio_text(high)}]'
+  return Section('Interval of w at the default', tuple(wrap('   '.join(
+      (text, *notes, *map(docstrings.one_line, said))), '  ')))
 
 
 def _zeros(rule):
@@ -249,7 +251,7 @@ def _own_table(rule):
 def _section(title, lines):
   return Section(title, tuple(
       part for line in lines
-      for part in ([line] if len(line) <= WIDTH else wrap(line, '  '))))
+      for part in ([line] if len(line) <= WIDTH else wrap(line.strip(), '  '))))
 
 
 def _limits(rule):
@@ -262,7 +264,8 @@ def _limits(rule):
 def _certificates(rule):
   covering = {name: None for kind, base in rule_limits.parts(rule)
               for name in _covering(kind, base)}
-  rows = [(name, docstrings.one_line(certificates.documentation(name)))
+  first = lambda text: docstrings.one_line(docstrings.sentences(text)[0])
+  rows = [(name, first(certificates.documentation(name)))
           for name in covering]
   return Section('Certificates that cover it', tuple(
       columns(rows, '  ') if rows else ['  none']))
@@ -271,7 +274,7 @@ def _certificates(rule):
 def _covering(kind, name):
   try:
     return certificates.covering(kind, name)
-  except ValueError:  # certificates know no rules of this kind
+  except (KeyError, ValueError):  # a kind without certificates
     return ()
 
 
@@ -283,6 +286,9 @@ def _source(rule):
 
 
 def _elsewhere(rule):
-  rows = [(peer.library, peer.name, peer.note)
-          for peer in peers.names_elsewhere(rule.kind, rule.base)]
-  return Section('Elsewhere', tuple(columns(rows, '  ')) if rows else ())
+  lines = []
+  for peer in peers.names_elsewhere(rule.kind, rule.base):
+    lines += wrap(peer.name, ' ' * 12, f'  {peer.library:<8}  ')
+    lines += wrap(peer.note, ' ' * 14)
+  return Section("Other libraries' names, and what they mean there",
+                 tuple(lines))

@@ -4,6 +4,7 @@
   f(w) and the interval of a budget, for divergences
   weights of tokens, for reductions; advantages of a group, for advantages
 """
+import inspect
 import math
 from typing import Any, Callable, Mapping
 
@@ -11,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from rlclip import advantages, divergences
+from rlclip import advantages, divergences, losses
 from rlclip.analysis import gradient_map, rules
 
 _RATIOS = (0.1, 0.5, 0.9, 1.0, 1.1, 1.5, 2.0, 5.0, 20.0)
@@ -43,15 +44,22 @@ def ratios_of(rule: rules.Rule) -> np.ndarray:
   _, setting = variable(rule)
   changes = {span.low for a in advantages_of(rule)
              for span in gradient_map.spans(rule.spec, a, setting)[1:]}
-  interval = getattr(rule.spec.bounds, 'interval', None)
-  if interval is not None and rule.kind != 'mismatch':
-    changes.update(interval())
+  if rule.kind != 'mismatch':
+    changes.update(ends_of(rule.spec))
   ratios = set(_RATIOS)
   for end in changes:
     if 1 / gradient_map.LIMIT < end < gradient_map.LIMIT and (
         abs(end - 1) > 1e-9):
-      ratios.update(_rounded(1 + share * (end - 1)) for share in (0.9, 1.1))
+      ratios.update(_rounded(end ** share) for share in (0.9, 1.1))
   return np.array(sorted(ratios))
+
+
+def ends_of(spec: losses.LossSpec) -> tuple[float, ...]:
+  """Ends of the interval, where there is one that depends on nothing."""
+  interval = getattr(spec.bounds, 'interval', None)
+  if interval is None or inspect.signature(interval).parameters:
+    return ()
+  return interval()
 
 
 def table(rule: rules.Rule) -> list[str]:
@@ -104,10 +112,10 @@ def reduction(rule: rules.Rule) -> tuple[str, list[str]]:
   lines = [f'{"tokens":>10}{"a token weighs":>18}{"the completion":>18}']
   lines += [f'{n:>10}{_number(row[0]):>18}{_number(row.sum()):>18}'
             for n, row in zip(lengths, tokens, strict=True)]
-  losses = np.array([[3.0], [1.0]])
+  loss = np.array([[3.0], [1.0]])
   return 'Two completions, of 2 and 8 tokens', [
       *lines, '', '  With a loss of 3 at each of the 2 tokens and of 1 at each '
-      f'of the 8: {_number((tokens * losses).sum())}.']
+      f'of the 8: {_number((tokens * loss).sum())}.']
 
 
 def advantage(rule: rules.Rule) -> tuple[str, list[str]]:

@@ -46,7 +46,9 @@ class DocstringTest(parameterized.TestCase):
       ('1 - eps_low <= w <= 1 + eps_high.', True),
       ('low, high = 1 -+ 2 delta, low 0 from delta = 1/2 on.', True),
       ('A < 0: J = max(w A, cap A).', True),
+      ('D(policy || anchor) over the vocabulary <= delta.', True),
       ('A token beyond w = 1 is blocked.', False),
+      ("With counts = 'kept' blocked tokens count 0.", False),
       ('Without a relation.', False))
   def test_a_formula_has_its_relation_near_the_beginning(self, text, expected):
     self.assertEqual(docstrings.is_formula(text), expected)
