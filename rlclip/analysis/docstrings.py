@@ -19,8 +19,8 @@ _WORD = re.compile(r'\b[A-Za-z]{2,}\b')
 _END = re.compile(
     r'(?<!\bal)(?<!e\.g)(?<!i\.e)(?<!\bvs)[.!?](?:\n|\s+(?=[A-Z]))')
 _LIMIT = re.compile(
-    r'\b(?:only|cannot|refuse[sd]?|biased|ignores?|surrogate|unverified|unknown|'
-    r'guess(?:ed)?|inexact|not exact|approximat\w*|no closed form)\b',
+    r'\b(?:only|cannot|refuse[sd]?|biased|ignores?|surrogate|unverified|'
+    r'unknown|guess(?:ed)?|inexact|not exact|approximat\w*|no closed form)\b',
     re.IGNORECASE)
 # Word in a source: the mark it stands for. The first that is found counts.
 _MARKS = (

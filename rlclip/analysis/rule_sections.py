@@ -7,6 +7,7 @@ on the machine.
 import dataclasses
 import inspect
 import math
+import re
 import textwrap
 from typing import Any, Callable, Iterator, NamedTuple, Sequence
 
@@ -111,7 +112,7 @@ def _what(rule):
 def _formula(rule):
   if rule.kind != 'algorithm':
     return Section('Formula', tuple(
-        line for formula in rule.doc.formulas
+        line for formula in rule.doc.formulas if formula != rule.doc.summary
         for line in wrap(formula, '    ', '  ')))
   rows = []
   for field in dataclasses.fields(rule.spec):
@@ -124,10 +125,13 @@ def _formula(rule):
 def _formulas(axis, value):
   """Formulas of an axis's value, from its docstring."""
   if axis == 'penalty' and value is not None:
-    measure = rules.describe('divergence', rules.canonical(value.measure))
-    yield (f'{value.beta:.4g} x {value.estimator}: '
-           f'{penalty_lib.ESTIMATORS[value.estimator]}')
-    yield from measure.doc.formulas[:1]
+    said = str(penalty_lib.ESTIMATORS[value.estimator])
+    shift = value.control_variate
+    yield (f'{value.beta:.4g} x {value.estimator}: {said}'
+           + (f'; {shift:+g} (w - 1) besides' if shift else ''))
+    if re.search(r"\bf'?\(", said):
+      measure = rules.describe('divergence', rules.canonical(value.measure))
+      yield from measure.doc.formulas[:1]
     return
   kind, name = rules.name_of(value)
   if isinstance(value, str) and axis in rules.KINDS:
