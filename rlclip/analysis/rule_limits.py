@@ -36,10 +36,12 @@ def defaults(rule: rules.Rule) -> dict[str, Any]:
 
 
 def parts(rule: rules.Rule) -> Iterator[tuple[str, str]]:
-  """(kind, name) of the rule, and of what an algorithm is made of."""
+  """(kind, name) of the rule, and of what it is made of."""
   yield rule.kind, rule.base
-  if rule.kind == 'penalty':
+  if rule.kind == 'penalty' and rule.base not in penalty_lib.ESTIMATORS:
     yield from _parts_of(rule.value)
+  elif rule.kind == 'bounds':
+    yield from list(_parts_of(rule.value))[1:]
   if rule.kind == 'algorithm':
     for field in dataclasses.fields(LossSpec):
       value = getattr(rule.spec, field.name)
@@ -56,6 +58,7 @@ def _parts_of(value):
     yield 'divergence', rules.canonical(value.measure)
     return
   yield rules.name_of(value)
+  # Bounds of a divergence, and bounds made of bounds.
   for field in dataclasses.fields(value):
     inner = getattr(value, field.name)
     if field.name == 'divergence':

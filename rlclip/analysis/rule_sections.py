@@ -266,13 +266,17 @@ def _limits(rule):
 
 
 def _certificates(rule):
-  covering = {name: None for kind, base in rule_limits.parts(rule)
-              for name in _covering(kind, base)}
+  """Those of the rule itself, then by name those of what it is made of."""
+  own, *others = rule_limits.parts(rule)
+  said = _covering(*own)
   first = lambda text: docstrings.one_line(docstrings.sentences(text)[0])
-  rows = [(name, first(certificates.documentation(name)))
-          for name in covering]
-  return Section('Certificates that cover it', tuple(
-      columns(rows, '  ') if rows else ['  none']))
+  lines = columns([(name, first(certificates.documentation(name)))
+                   for name in said], '  ') if said else []
+  for kind, base in dict.fromkeys(others):
+    more = [name for name in _covering(kind, base) if name not in said]
+    if more:
+      lines += wrap(', '.join(more), '    ', f'  of {kind} {base}: ')
+  return Section('Certificates that cover it', tuple(lines or ['  none']))
 
 
 def _covering(kind, name):
