@@ -45,7 +45,7 @@ def draw(rule: rules.Rule, path: str | os.PathLike) -> None:
     color, style = _STYLES[advantage]
     for axis, values in zip(axes, (curve.losses, curve.gradients)):
       # A jump is a gap, not a slope.
-      jumps = np.abs(np.diff(values)) > 0.05 * np.ptp(values)
+      jumps = np.abs(np.diff(values)) > 0.02 * np.ptp(values)
       axis.plot(ratios, np.where(np.append(jumps, False), np.nan, values),
                 style, color=color, lw=1.8,
                 label=f'A = {rule_tables.signed(advantage)}')
@@ -62,7 +62,8 @@ def draw(rule: rules.Rule, path: str | os.PathLike) -> None:
     _scale(axis, low, high)
     axis.grid(alpha=0.2)
   axes[0].legend()
-  where = ', '.join(map(rule_sections.ratio_text, marks))
+  # An end found twice differs in its last digit.
+  where = ', '.join(dict.fromkeys(map(rule_sections.ratio_text, marks)))
   figure.suptitle(f'{rule.name} ({rule.kind})' + (
       f', marks at {symbol} = {where}' if marks else ''))
   pathlib.Path(path).parent.mkdir(parents=True, exist_ok=True)

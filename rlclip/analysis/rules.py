@@ -8,6 +8,7 @@ import dataclasses
 import difflib
 import inspect
 import itertools
+import re
 from typing import Any, Callable, Iterator, Mapping, NamedTuple
 
 from rlclip import advantages, algorithms, divergences, registry
@@ -79,8 +80,9 @@ def find(text: str) -> Rule:
   """
   found = meanings(text)
   if not found:
-    raise UnknownName(
-        f'Unknown name {text!r}. Nearest: {", ".join(nearest(text))}.')
+    near = ', '.join(nearest(text))
+    raise UnknownName(f'Unknown name {text!r}. ' + (
+        f'Nearest: {near}.' if near else 'Without a name all are listed.'))
   kind, name = found[0]
   return describe(kind, name, **registry.parse(_split(text)[1])[1])
 
@@ -96,18 +98,27 @@ def meanings(text: str) -> tuple[tuple[str, str], ...]:
 
 
 def nearest(text: str) -> list[str]:
-  """Names that a mistyped one may have meant, the likeliest first."""
+  """Names that another may have meant, the likeliest first.
+
+  Those spelled alike, and those whose docstrings mention it, as a method is
+  often known by another name than its parts.
+  """
   prefix, rest = _split(text)
   base = registry.parse(rest.partition('(')[0])[0]
-  known = {}
+  known, mentioned = {}, []
+  word = re.compile(rf'\b{re.escape(base)}\b', re.IGNORECASE)
   for kind, name in names():
+    if prefix not in ('', kind.rstrip('s')):
+      continue
     for key in (name, *KINDS[kind].aliases(name)):
-      if prefix in ('', kind.rstrip('s')):
-        known.setdefault(key, f'{key} ({kind})')
-  close = difflib.get_close_matches(base, known, n=5, cutoff=0.5)
-  within = [key for key in known if len(base) > 2 and base in key]
-  keys = list(dict.fromkeys([*close, *within]))[:6]
-  return [known[key] for key in keys] or sorted(known.values())
+      known.setdefault(key, f'{key} ({kind})')
+    if len(base) > 2 and word.search(_text(KINDS[kind].documented(name))):
+      mentioned.append(name)
+  plain = base.lower().replace('-', '_')
+  close = lambda cutoff: difflib.get_close_matches(plain, known, 5, cutoff)
+  within = [key for key in known if len(plain) > 2 and plain in key]
+  keys = dict.fromkeys([*close(0.8), *within, *mentioned, *close(0.5)])
+  return [known[key] for key in keys][:8]
 
 
 def describe(kind: str, name: str, **numbers: float) -> Rule:
@@ -185,6 +196,11 @@ def instances(kind: str) -> Iterator[Any]:
     value = _instance(kind, name)
     if value is not None:
       yield value
+
+
+def _text(documented):
+  return documented if isinstance(documented, str) else (
+      inspect.getdoc(documented) or '')
 
 
 def _split(text):

@@ -62,7 +62,8 @@ class FindTest(parameterized.TestCase):
         rules.find(text)
 
   @parameterized.parameters(
-      ('helinger', 'hellinger'), ('atr', 'atr_grpo'), ('gate:non', 'none'))
+      ('helinger', 'hellinger'), ('atr', 'atr_grpo'), ('gate:non', 'none'),
+      ('ABC-GRPO', 'abc_grpo'))
   def test_an_unknown_name_is_told_its_nearest(self, text, nearest):
     with self.assertRaisesRegex(rules.UnknownName, f'Nearest: .*{nearest}'):
       rules.find(text)
