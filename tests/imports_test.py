@@ -24,6 +24,8 @@ MAY_IMPORT = {
     # A name of the literature is one point: a LossSpec made of the axes.
     'algorithms': {
         'advantages', 'losses', 'trust_region', 'divergences', 'registry'},
+    # Other libraries' options are set against the axes, and named points.
+    'translate': {'algorithms', 'losses', 'trust_region'},
     'oracle': {'losses', 'trust_region', 'divergences', 'types', 'registry'},
     'advantages': {'registry', 'types'},
     'rewards': {'registry', 'types'},
