@@ -42,18 +42,25 @@ def get_config():
 
   c.algorithm = g = config_dict.ConfigDict()
   g.name = 'grpo'  # see rlclip.algorithms.names()
+  g.bounds = placeholder(str)  # how the region is drawn, as 'binary_tv'
   g.divergence = placeholder(str)  # that draws the bounds, as 'pearson'
   g.delta = placeholder(float)  # divergence budget of the trust region
   g.eps_low = placeholder(float)  # ratio clip below: 1 - eps_low
   g.eps_high = placeholder(float)  # ratio clip above: 1 + eps_high
   g.cap = placeholder(float)  # of the ratio where A < 0 (dual clip)
+  g.penalty = placeholder(str)  # divergence with a price, as 'reverse_kl'
   g.beta = placeholder(float)  # weight of the penalty, 1 / nats; 0 for none
+  g.estimator = placeholder(str)  # of the penalty, as 'exact'
+  g.toward = placeholder(str)  # the penalty's target: reference, anchor
   g.gate = placeholder(str)  # what leaving the region does, as 'dual_clip'
-  g.level = placeholder(str)  # of the ratio: token, sequence
+  g.level = placeholder(str)  # whose ratio: token, sequence, ...
   g.anchor = placeholder(str)  # of the ratio: behavior, old
   g.mismatch = placeholder(str)  # sampler / learner correction (anchor old)
   g.reduction = placeholder(str)  # of token losses, as 'token_mean'
   g.advantage = placeholder(str)  # estimator, as 'group_mean'
+  g.entropy_bonus = placeholder(float)  # reward per nat of entropy; 0 for none
+  g.width_dial = placeholder(str)  # of the bounds, as 'ramp(end=0.5)'
+  g.beta_dial = placeholder(str)  # of the penalty, as 'target_kl(target=0.01)'
 
   c.rollout = r = config_dict.ConfigDict()
   r.num_prompts = 32  # prompts a step (P)

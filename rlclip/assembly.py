@@ -1,6 +1,5 @@
 """Builds the parts of a run from its Experiment, for training and tools."""
 import functools
-import math
 from typing import NamedTuple
 
 import jax
@@ -78,14 +77,9 @@ def optimizer(experiment: config_lib.Experiment):
 def learning_rate(experiment: config_lib.Experiment, update: int) -> float:
   """What the optimizer's schedule is at an update, counted from 0."""
   o = experiment.optimizer
-  if update < o.warmup_steps:
-    return o.learning_rate * (update + 1) / o.warmup_steps
-  span = experiment.num_steps * experiment.updates_per_step - o.warmup_steps
-  share = min((update - o.warmup_steps) / max(span, 1), 1.0)
-  return o.learning_rate * {
-      'constant': 1.0,
-      'cosine': (1 + math.cos(math.pi * share)) / 2,
-      'linear': 1 - share}[o.schedule]
+  return float(learner_lib.rate_schedule(
+      o.learning_rate, o.warmup_steps,
+      experiment.num_steps * experiment.updates_per_step, o.schedule)(update))
 
 
 def initial_params(parts: Parts) -> Params:

@@ -51,18 +51,25 @@ class WarmStart:
 @dataclasses.dataclass(frozen=True)
 class Algorithm:
   name: str
+  bounds: str | None
   divergence: str | None
   delta: float | None
   eps_low: float | None
   eps_high: float | None
   cap: float | None
+  penalty: str | None
   beta: float | None
+  estimator: str | None
+  toward: str | None
   gate: str | None
   level: str | None
   anchor: str | None
   mismatch: str | None
   reduction: str | None
   advantage: str | None
+  entropy_bonus: float | None
+  width_dial: str | None
+  beta_dial: str | None
 
 
 @dataclasses.dataclass(frozen=True)

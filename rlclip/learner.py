@@ -130,6 +130,17 @@ def optimizer_from(learning_rate: float, *, warmup_steps: int = 0,
   Raises:
     ValueError: on an unknown schedule, or a decay that ends in the warm-up.
   """
+  rate = rate_schedule(learning_rate, warmup_steps, decay_steps, schedule)
+  clip = optax.clip_by_global_norm(max_grad_norm)
+  return optax.chain(
+      clip if max_grad_norm else optax.identity(),
+      optax.adamw(rate, b1=b1, b2=b2, eps=epsilon, weight_decay=weight_decay,
+                  mask=_is_matrix))
+
+
+def rate_schedule(learning_rate: float, warmup_steps: int, decay_steps: int,
+                  schedule: str) -> optax.Schedule:
+  """The learning rate by update, counted from 0; see optimizer_from."""
   if schedule not in ('constant', 'cosine', 'linear'):
     raise ValueError(
         f"schedule must be 'constant', 'cosine' or 'linear', got {schedule!r}.")
@@ -145,12 +156,7 @@ def optimizer_from(learning_rate: float, *, warmup_steps: int = 0,
   }[schedule]()
   # From 1 / warmup_steps, so that the first update is not lost.
   warmup = lambda step: learning_rate * (step + 1) / max(warmup_steps, 1)
-  rate = optax.join_schedules([warmup, after], [warmup_steps])
-  clip = optax.clip_by_global_norm(max_grad_norm)
-  return optax.chain(
-      clip if max_grad_norm else optax.identity(),
-      optax.adamw(rate, b1=b1, b2=b2, eps=epsilon, weight_decay=weight_decay,
-                  mask=_is_matrix))
+  return optax.join_schedules([warmup, after], [warmup_steps])
 
 
 def supervised_loss(policy: TokenStats, reference: TokenStats | None,

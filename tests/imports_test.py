@@ -30,7 +30,7 @@ MAY_IMPORT = {
     'advantages': {'registry', 'types'},
     'rewards': {'registry', 'types'},
     'data': {'registry', 'types'},
-    'models': {'types', 'registry'},
+    'models': {'divergences', 'types', 'registry'},
     'partitioning': {'types'},
     'sampler': {'models', 'types'},
     'learner': {'losses', 'models', 'partitioning', 'types'},
@@ -45,8 +45,10 @@ MAY_IMPORT = {
     'reference': {'checkpoint', 'types'},
     # Statistics, and answers by way of the same rollouts as training.
     'evaluate': {'rollouts', 'workdir', 'types', 'registry'},
+    # Besides runs: descriptions of every axis, certificates among them.
     'analysis': {'evaluate', 'losses', 'data', 'metrics', 'workdir', 'types',
-                 'registry'},
+                 'registry', 'divergences', 'trust_region', 'algorithms',
+                 'advantages', 'oracle'},
     # These tie the parts together.
     'rollouts': {'advantages', 'data', 'rewards', 'types', 'registry'},
     'assembly': ANY,

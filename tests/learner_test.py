@@ -32,6 +32,7 @@ def make_batch(seed=0):
       advantages=rng.normal(size=rows).astype(np.float32),
       rewards=rng.integers(0, 2, rows).astype(np.float32),
       group_mean=np.full(rows, 0.5, np.float32),
+      group_size=np.full(rows, G, np.float32),
       truncated=np.zeros(rows, bool))
 
 

@@ -12,7 +12,7 @@ package: it is found, tested, explained and usable in configs.
   rpg         policy gradients with a KL            RPG's eight
 """
 from rlclip.algorithms.table import (aliases, documentation, get, names,
-                                     REGISTRY, row, trust)
+                                     REGISTRY, row, TRUST, trust)
 
-__all__ = ('REGISTRY', 'aliases', 'documentation', 'get', 'names', 'row',
+__all__ = ('REGISTRY', 'TRUST', 'aliases', 'documentation', 'get', 'names', 'row',
            'trust')

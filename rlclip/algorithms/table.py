@@ -5,7 +5,7 @@ from typing import Any, Callable, NamedTuple
 
 from rlclip import advantages
 from rlclip import registry as registry_lib
-from rlclip.losses import dials, LossSpec, mismatch, reduce
+from rlclip.losses import dials, LossSpec, mismatch, Penalty, reduce
 from rlclip.trust_region import bounds, gates
 
 
@@ -30,7 +30,7 @@ _AXES = {
     **{axis: lambda name, table=table: table[name]() for axis, table in (
         ('bounds', bounds.REGISTRY), ('gate', gates.REGISTRY),
         ('mismatch', mismatch.REGISTRY), ('reduction', reduce.REGISTRY))},
-    'width_dial': dials.get, 'beta_dial': dials.get}
+    'penalty': Penalty, 'width_dial': dials.get, 'beta_dial': dials.get}
 
 
 def names() -> tuple[str, ...]:

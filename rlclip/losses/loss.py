@@ -31,13 +31,12 @@ def make(spec: LossSpec) -> Loss:
     if spec.needs_reference and reference is None:
       raise ValueError(
           f'{spec.penalty} needs the TokenStats of the reference, got None.')
-    num_rows, num_prompts = batch.mask.shape[0], batch.prompts.shape[0]
     return _reduce(spec, RuleInputs(
         logps=policy.logps, behavior_logps=batch.behavior_logps,
         old_logps=batch.old_logps,
         reference_logps=None if reference is None else reference.logps,
         mask=batch.mask, advantages=batch.advantages, rewards=batch.rewards,
-        group_mean=batch.group_mean, group_size=num_rows // num_prompts,
+        group_mean=batch.group_mean, group_size=batch.group_size,
         entropy=policy.entropy, statistics=policy.extra, factors=factors))
   return loss
 

@@ -126,8 +126,18 @@ class LossSpec:
           f'Gate {self.gate} clips to the ends of the region, and '
           f'{self.bounds} only says whether a token is in it. Take the gate '
           f"'pessimistic_min', 'unconditional' or 'masked_weight'.")
-    if (isinstance(self.bounds, bounds_lib.FixedBySign) and not
-        isinstance(self.gate, (gates.Unconditional, gates.ClippedWeight))):
+    if (self.gate.needs_ends and self.width_dial is not None
+        and not self.bounds.has_ends_at_any_width):
+      raise ValueError(
+          f'Gate {self.gate} clips to the ends of the region, which '
+          f'{self.bounds} has at its own width only. Set width_dial=None.')
+    if self.level != 'token' and self.bounds is not None and (
+        self.bounds.only_tokens):
+      raise ValueError(
+          f'{self.bounds} are drawn from the token\'s own probability, got '
+          f"level {self.level!r}. Set level='token'.")
+    if _has_bounds_by_sign(self.bounds) and not isinstance(
+        self.gate, (gates.Unconditional, gates.ClippedWeight)):
       raise ValueError(
           f'Gate {self.gate} reads eps_low where A < 0 and eps_high where '
           f'A > 0, so the other two of {self.bounds} would have no effect. Use '
@@ -163,6 +173,13 @@ class LossSpec:
         raise ValueError(
             f'{role}_dial={dial} would have no effect: there is no '
             f'{"region" if role == "width" else "penalty"}. Set it to None.')
+
+
+def _has_bounds_by_sign(bounds) -> bool:
+  """Whether FixedBySign is among them, by itself or in a composition."""
+  if isinstance(bounds, (bounds_lib.Intersection, bounds_lib.Union)):
+    return any(map(_has_bounds_by_sign, (bounds.first, bounds.second)))
+  return isinstance(bounds, bounds_lib.FixedBySign)
 
 
 def _check_kind(axis, value, registry, optional=True):
