@@ -9,9 +9,16 @@ import yaml
 
 
 class Option(NamedTuple):
-  """An option that is looked at: the library's default, and its kind."""
+  """An option that is looked at.
+
+  Attributes:
+    default: the library's; None where the option may be null.
+    kind: makes the value, or raises.
+    nullable: whether it may be null although its default is not.
+  """
   default: Any
   kind: Callable[[Any], Any]
+  nullable: bool = False
 
 
 class Reading(NamedTuple):
@@ -168,9 +175,11 @@ def _resolve(value, flat, depth=0):
 
 
 def _convert(key, value, option):
-  if value is None:
+  if value is None and (option.default is None or option.nullable):
     return None
   try:
+    if value is None:
+      raise ValueError('a value')
     return option.kind(value)
   except (TypeError, ValueError) as error:
     kind = (option.kind.__doc__ or '').split(';')[0].split('.')[0].lower()

@@ -295,8 +295,13 @@ def _rejection(v):
   name, option = v[f'{CORRECTION}rollout_rs'], f'{CORRECTION}rollout_rs'
   kept = {'seq_mean_k3': 'mean', 'seq_max_k3': 'max'}
   if name in kept and not v[f'{CORRECTION}bypass_mode']:
+    threshold = v[f'{CORRECTION}rollout_rs_threshold']
+    if threshold is None or '_' in threshold:
+      raise ValueError(
+          f'{option} {name} needs {option}_threshold to be one number, got '
+          f'{threshold!r}.')
     return Part({'mismatch': mismatch.SequenceMask(
-        v[f'{CORRECTION}rollout_rs_threshold'], 'k3', kept[name])}, (
+        float(threshold), 'k3', kept[name])}, (
             point.Note(option, (
                 'what is dropped leaves the mean as well; here it counts '
                 'with a loss of 0')),))

@@ -12,8 +12,8 @@ RENAMED = {
         f'{BUFFER}{name}' for name in ('enable', 'len', 'penalty_factor')}
 OPTIONS = {
     f'{ACTOR}clip_ratio': Option(0.2, number),
-    f'{ACTOR}clip_ratio_low': Option(0.2, number),
-    f'{ACTOR}clip_ratio_high': Option(0.2, number),
+    f'{ACTOR}clip_ratio_low': Option(0.2, number, nullable=True),
+    f'{ACTOR}clip_ratio_high': Option(0.2, number, nullable=True),
     f'{ACTOR}clip_ratio_c': Option(3.0, number),
     f'{ACTOR}loss_agg_mode': Option('token-mean', text),
     f'{ACTOR}loss_scale_factor': Option(None, number),
@@ -52,7 +52,7 @@ OPTIONS = {
     f'{CORRECTION}rollout_is': Option(None, text),
     THRESHOLD: Option((0.0, 2.0), interval),
     f'{CORRECTION}rollout_rs': Option(None, text),
-    f'{CORRECTION}rollout_rs_threshold': Option(None, number),
+    f'{CORRECTION}rollout_rs_threshold': Option(None, text),
     f'{CORRECTION}rollout_is_batch_normalize': Option(False, flag),
     f'{CORRECTION}bypass_mode': Option(False, flag),
     f'{CORRECTION}loss_type': Option('ppo_clip', text),

@@ -169,6 +169,8 @@ def test_trl_cap_under_one_is_said_to_be_no_width(tmp_path):
 @pytest.mark.parametrize('library, config, message', [
     ('tlr', {}, "Did you mean 'trl'"),
     ('trl', {'beta': 'big'}, 'beta should be a float'),
+    ('trl', {'epsilon': None}, 'epsilon should be a float, got None'),
+    ('verl', {f'{_RS}rs': 'seq_mean_k3'}, 'needs .*rollout_rs_threshold'),
     ('trl', {'loss_type': 'ppo'}, 'loss_type must be one of grpo'),
     ('trl', {'epsilon': -0.1}, 'must be 0 or more'),
     ('verl', {f'{_LOSS}loss_mode': 'ppo'}, 'loss_mode must be one of vanilla'),
