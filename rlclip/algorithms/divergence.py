@@ -1,7 +1,7 @@
 """Rules that hold a divergence of distributions, or correct the sampler."""
 from rlclip.algorithms.table import row
 from rlclip.losses import IcePop, LossSpec, TruncatedImportance
-from rlclip.losses.reduce import SequenceMean, TokenMean
+from rlclip.losses.reduce import TokenMean
 from rlclip.trust_region import bounds, gates
 from rlclip.trust_region.bounds import Fixed
 

@@ -1,4 +1,4 @@
-"""Numbers that change in the course of a run: a region's width, a penalty's beta.
+"""Numbers that move in the course of a run: a region's width, a beta.
 
 A dial is a factor, 1 for what the rule says as it stands. It multiplies every
 eps of the bounds (and a delta by its square, so that the width scales alike),

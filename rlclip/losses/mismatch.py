@@ -56,8 +56,10 @@ class TruncatedImportance:
 class IcePop:
   """The importance weight where it is moderate, 0 elsewhere.
 
-  loss x k 1{mismatch_low <= k <= mismatch_high}. Of sequences it is
-  seq-mask-TIS: a sequence whose weight is too large is left out whole.
+  loss x k 1{mismatch_low <= k <= mismatch_high}. Of sequences it masks as
+  seq-mask-TIS does: one whose weight is out of range is left out whole.
+  (OpenRLHF decides so by the geometric mean and then weighs each token by its
+  own k; here both are of the level.)
 
   Attributes:
     mismatch_low: smallest weight kept, alpha of the source.

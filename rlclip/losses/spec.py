@@ -159,7 +159,6 @@ class LossSpec:
           f"Gate {self.gate} works on tokens, got level {self.level!r}. Set "
           f"level='token'.")
 
-
   def _check_dials(self):
     for role, dial, acts_on in (('width', self.width_dial, self.bounds),
                                 ('beta', self.beta_dial, self.penalty)):
