@@ -149,6 +149,7 @@ def test_what_a_run_has_taken_comes_back_with_its_checkpoint(cache, tmp_path):
   flags = [f'--config.{flag}' for flag in (
       'num_steps=6', 'checkpoint.every=2', 'algorithm.name=grpo',
       'rollout.max_refills=2', 'reference.every=3',
+      'algorithm.width_dial=target_clip_share', 'algorithm.estimator=exact',
       'reward.overlong_buffer=8')]
   whole, folder = tmp_path / 'whole', tmp_path / 'run'
   code, output = finish(whole, cache, *flags)

@@ -7,12 +7,12 @@ package: it is found, tested, explained and usable in configs.
 
   ratio_clip  an interval for the token's ratio     PPO, GRPO, DAPO, ATR, GAPO
   sequence    the ratio of the whole sequence       GSPO, LUSPO, GMPO
-  weight      a held weight, or a fading gradient   CISPO, TOPR, SAPO, SPO
+  weight      a held weight, a fading gradient      CISPO, TOPR, SAPO, SPO
   divergence  distributions; sampler corrections    TR-PPO, DPPO, IcePop
   rpg         policy gradients with a KL            RPG's eight
 """
 from rlclip.algorithms.table import (aliases, documentation, get, names,
                                      REGISTRY, row, TRUST, trust)
 
-__all__ = ('REGISTRY', 'TRUST', 'aliases', 'documentation', 'get', 'names', 'row',
-           'trust')
+__all__ = ('REGISTRY', 'TRUST', 'aliases', 'documentation', 'get', 'names',
+           'row', 'trust')
