@@ -1,6 +1,7 @@
 """The update step: meshes, micro-batches, compilations, bad gradients."""
 import dataclasses
 
+import chex
 import jax
 import numpy as np
 import optax
@@ -180,3 +181,20 @@ def test_the_warm_up_starts_above_zero_and_reaches_the_rate():
 def test_a_schedule_that_makes_no_sense_is_refused(arguments, message):
   with pytest.raises(ValueError, match=message):
     learner.optimizer_from(1e-3, **arguments)
+
+
+@pytest.mark.parametrize('name', algorithms.names())
+def test_every_algorithm_fits_the_learner(name):
+  spec = algorithms.get(name)
+  mesh = partitioning.make(1, 1, 1, devices=jax.devices()[:1])
+  model = transformer.make(CONFIG, constrain=mesh.constrain)
+  made = learner.make(
+      model, losses.make(spec), optax.sgd(0.05), mesh, temperature=1.0,
+      statistics=spec.needs, dials=spec.dials)
+  params = jax.eval_shape(model.init, jax.random.key(0))
+  state = jax.eval_shape(made.init, params)
+  after, metrics = jax.eval_shape(
+      made.update, state, params if spec.needs_reference else None,
+      make_batch(), params if spec.needs_anchor_policy else None)
+  chex.assert_trees_all_equal_shapes_and_dtypes(after, state)
+  assert {'loss', 'entropy', 'clip_ratio/region_mean'} <= set(metrics)
