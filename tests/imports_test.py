@@ -24,7 +24,9 @@ MAY_IMPORT = {
     # A name of the literature is one point: a LossSpec made of the axes.
     'algorithms': {
         'advantages', 'losses', 'trust_region', 'divergences', 'registry'},
-    'oracle': {'losses', 'trust_region', 'divergences', 'types', 'registry'},
+    # Algorithms: certificates speak of every published rule.
+    'oracle': {'algorithms', 'losses', 'trust_region', 'divergences', 'types',
+               'registry'},
     'advantages': {'registry', 'types'},
     'rewards': {'registry', 'types'},
     'data': {'registry', 'types'},
