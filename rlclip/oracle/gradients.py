@@ -4,7 +4,7 @@ All in float64. A rule is differentiated by the logits at every position of
 every sequence, so that statistics of whole distributions count as well.
 """
 import itertools
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Sequence
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +13,7 @@ import numpy as np
 from rlclip import divergences
 from rlclip.losses import reduce, rule
 from rlclip.losses.spec import LossSpec
-from rlclip.oracle import distances
+from rlclip.oracle import compilation, distances
 from rlclip.oracle.toy import Toy
 from rlclip.trust_region import gates
 
@@ -97,16 +97,71 @@ def objective(toy: Toy, logits: Array, *, rewards: Array,
 def exact_gradient(toy: Toy, logits: Array, **terms: Any) -> np.ndarray:
   """grad of `objective`, which takes the same arguments; float64[R, V]."""
   with jax.enable_x64(True):
-    return np.asarray(jax.grad(lambda theta: objective(toy, theta, **terms))(
-        _double(logits)))
+    gradient = compilation.quick(
+        jax.grad(lambda theta: objective(toy, theta, **terms)))
+    return np.asarray(gradient(_double(logits)))
 
 
-def sample_gradients(
+def sample_gradients(toy: Toy, specs: Sequence[LossSpec], logits: Array,
+                     behavior_logits: Array, **inputs: Any
+                     ) -> list[SampleGradients]:
+  """Gradients of rules' losses, for all that the sampler can draw.
+
+  Rules are compiled together, which for many takes much less time.
+
+  Args:
+    toy: the sequences.
+    specs: the rules; of batches of one size where batch_size is None.
+    logits: float[R, V], of the policy.
+    behavior_logits: float[R, V], of the policy that samples.
+    **inputs: the other arguments of `expected_gradient`.
+
+  Returns:
+    The SampleGradients of each rule.
+
+  Raises:
+    ValueError: if there are too many batches to list.
+  """
+  size = inputs.pop('batch_size', None) or max(
+      2 if is_whole_batch(spec) else 1 for spec in specs)
+  sequences = _batches(toy, size)
+  with jax.enable_x64(True):
+    mass = inputs.pop('mass', 1.0)
+    tables = {'behavior_logits': behavior_logits, **{
+        k: inputs.pop(k, None) for k in ('old_logits', 'reference_logits')}}
+    # Tables may be float32 where they were made outside of float64.
+    at = {k.removesuffix('_logits'): _double(v)[toy.rows]
+          for k, v in tables.items() if v is not None}
+    rows = {k: jnp.asarray(v, jnp.result_type(v, float) if np.ndim(v) else None)
+            for k, v in inputs.items() if v is not None}
+
+    def mean(theta, index, spec):
+      pick = lambda values: {
+          k: v[index] if v.ndim else v for k, v in values.items()}
+      seen = _inputs(toy, spec, theta, pick(at), index, mass, pick(rows))
+      loss = rule.per_token(spec, seen).loss
+      out = reduce.mean(loss, seen.mask, spec.reduction(seen.mask))
+      return out.total, out.weight
+
+    gradient = jax.grad(mean, has_aux=True)
+    run = compilation.quick(lambda theta, index: [
+        jax.vmap(lambda *x: gradient(*x, spec))(theta, index)
+        for spec in specs])
+    results = run(_double(logits)[toy.rows][sequences], jnp.asarray(sequences))
+    drawn = np.asarray(toy.probabilities(_double(behavior_logits)))
+  return [SampleGradients(drawn[sequences].prod(-1), sequences,
+                          np.asarray(gradients), np.asarray(weights))
+          for gradients, weights in results]
+
+
+def expected_gradient(
     toy: Toy, spec: LossSpec, logits: Array, behavior_logits: Array, *,
     advantages: Array, old_logits: Array | None = None,
     reference_logits: Array | None = None, mass: float = 1.0,
-    batch_size: int | None = None, **rows: Array) -> SampleGradients:
-  """Gradients of a rule's loss, for all that the sampler can draw.
+    batch_size: int | None = None, **rows: Array) -> np.ndarray:
+  """grad of E[loss total] / E[loss weight] under the policy that samples.
+
+  That is the limit of the loss of an ever larger batch.
 
   Args:
     toy: the sequences.
@@ -123,62 +178,16 @@ def sample_gradients(
     **rows: rewards, group_mean, group_size of RuleInputs, [M] each or one.
 
   Returns:
-    The SampleGradients.
+    float64[R, V], the gradient of the loss (minus that of the objective).
 
   Raises:
     ValueError: if there are too many batches to list.
   """
-  size = batch_size or (2 if is_whole_batch(spec) else 1)
-  num = len(toy.tokens)
-  if num ** size * size * toy.tokens.shape[1] * toy.num_tokens > _LARGEST:
-    raise ValueError(
-        f'Expected at most {_LARGEST} numbers in the gradients of all batches, '
-        f'got {num} sequences in batches of {size}. Take a smaller toy or '
-        f'batch_size=1.')
-  sequences = np.array(list(itertools.product(range(num), repeat=size)))
-  with jax.enable_x64(True):
-    tables = {'behavior': behavior_logits, 'old': old_logits,
-              'reference': reference_logits}
-    # Tables may be float32 where they were made outside of float64.
-    at = {k: _double(v)[toy.rows] for k, v in tables.items() if v is not None}
-    rows = {k: jnp.asarray(v) for k, v in rows.items() if v is not None}
-    rows['advantages'] = _double(advantages)
-
-    def total(theta, i):
-      inputs = _inputs(toy, spec, theta, {k: v[i] for k, v in at.items()}, i,
-                       mass, {k: v[i] if v.ndim else v
-                              for k, v in rows.items()})
-      out = rule.per_token(spec, inputs)
-      return reduce.mean(out.loss, inputs.mask, spec.reduction(inputs.mask))
-
-    gradient = jax.vmap(jax.grad(lambda *x: total(*x).total))
-    theta = _double(logits)[toy.rows][sequences]
-    index = jnp.asarray(sequences)
-    weights = jax.vmap(lambda i: spec.reduction(jnp.asarray(toy.mask)[i]).total)
-    probabilities = np.asarray(toy.probabilities(_double(behavior_logits)))
-    return SampleGradients(
-        probabilities[sequences].prod(-1), sequences,
-        np.asarray(gradient(theta, index)), np.asarray(weights(index)))
-
-
-def expected_gradient(toy: Toy, spec: LossSpec, logits: Array,
-                      behavior_logits: Array, **inputs: Any) -> np.ndarray:
-  """grad of E[loss total] / E[loss weight] under the policy that samples.
-
-  That is the limit of the loss of an ever larger batch.
-
-  Args:
-    toy: the sequences.
-    spec: the rule.
-    logits: float[R, V], of the policy.
-    behavior_logits: float[R, V], of the policy that samples.
-    **inputs: the other arguments of `sample_gradients`.
-
-  Returns:
-    float64[R, V], the gradient of the loss (minus that of the objective).
-  """
-  return sample_gradients(
-      toy, spec, logits, behavior_logits, **inputs).expected(toy)
+  (samples,) = sample_gradients(
+      toy, [spec], logits, behavior_logits, advantages=advantages,
+      old_logits=old_logits, reference_logits=reference_logits, mass=mass,
+      batch_size=batch_size, **rows)
+  return samples.expected(toy)
 
 
 def token_penalty_gradient(toy: Toy, spec: LossSpec, logits: Array,
@@ -193,6 +202,17 @@ def token_penalty_gradient(toy: Toy, spec: LossSpec, logits: Array,
   return expected_gradient(
       toy, alone, logits, behavior_logits,
       advantages=np.zeros(len(toy.tokens))) / spec.penalty.beta
+
+
+def _batches(toy, size) -> np.ndarray:
+  """int[M^B, B], all batches of `size` sequences."""
+  num = len(toy.tokens)
+  if num ** size * size * toy.tokens.shape[1] * toy.num_tokens > _LARGEST:
+    raise ValueError(
+        f'Expected at most {_LARGEST} numbers in the gradients of all batches, '
+        f'got {num} sequences in batches of {size}. Take a smaller toy or '
+        f'batch_size=1.')
+  return np.array(list(itertools.product(range(num), repeat=size)))
 
 
 def _inputs(toy, spec, theta, at, index, mass, rows) -> rule.RuleInputs:

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from rlclip.losses.spec import LossSpec
+from rlclip.oracle import compilation
 from rlclip.oracle.gradients import (exact_gradient, objective,
                                      sample_gradients)
 from rlclip.oracle.toy import Toy
@@ -75,8 +76,8 @@ def measure(toy: Toy, spec: LossSpec, logits: Array, behavior_logits: Array, *,
   rewards = np.asarray(rewards, np.float64)
   old_logits = behavior_logits if old_logits is None else old_logits
   group_mean = context_means(toy, behavior_logits, rewards)
-  samples = sample_gradients(
-      toy, spec, logits, behavior_logits,
+  (samples,) = sample_gradients(
+      toy, [spec], logits, behavior_logits,
       advantages=rewards - group_mean if advantages is None else advantages,
       old_logits=old_logits, reference_logits=reference_logits,
       batch_size=batch_size, rewards=rewards, group_mean=group_mean,
@@ -118,7 +119,7 @@ def token_scale(toy: Toy, spec: LossSpec, behavior_logits: Array) -> float:
       weight = lambda x: jnp.sum(reduction.tokens * level(x, mask[None]))
       return jax.grad(weight)(jnp.zeros(mask[None].shape)), reduction.total
 
-    weights, totals = jax.vmap(row)(mask)
+    weights, totals = compilation.quick(jax.vmap(row))(mask)
     p = toy.probabilities(jnp.asarray(behavior_logits, jnp.float64))
     lengths = jnp.sum(mask, -1)
     sums = jnp.sum(jnp.where(mask, weights[:, 0], 0.0), -1)

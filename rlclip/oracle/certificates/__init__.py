@@ -9,17 +9,17 @@ one of the modules of this package, which are found by themselves.
   rpg            RPG's eight losses, and its two forms of clipping
   penalties      which gradient an estimator of a divergence has
   regions        intervals and gates against the formulas they stand for
-  reinforcement  what every rule is where nothing has moved yet
-  batches        cutting, padding and sharding a batch change nothing
+  programs       all rules on one batch, compiled together
+  batches        what every rule is at w = 1; cut, padded and sharded batches
   peers          other implementations of the same loss
 """
-from rlclip.oracle.certificates.certificate import (check, covering,
-                                                    documentation, is_available,
-                                                    names, REGISTRY, subjects,
-                                                    TOLERANCE)
+from rlclip.oracle.certificates.certificate import (check, check_each,
+                                                    covering, documentation,
+                                                    is_available, names,
+                                                    REGISTRY, TOLERANCE)
 from rlclip.oracle.certificates.penalties import token_penalty_error
 from rlclip.oracle.certificates.rpg import algorithm_2, rpg_error
 
-__all__ = ('REGISTRY', 'TOLERANCE', 'algorithm_2', 'check', 'covering',
-           'documentation', 'is_available', 'names', 'rpg_error', 'subjects',
-           'token_penalty_error')
+__all__ = ('REGISTRY', 'TOLERANCE', 'algorithm_2', 'check',
+           'check_each', 'covering', 'documentation', 'is_available', 'names',
+           'rpg_error', 'token_penalty_error')

@@ -1,12 +1,13 @@
 """Nine actions in two contexts, on which the certificates compare gradients."""
-from typing import Any, Callable, NamedTuple
+from typing import Any, Callable, NamedTuple, Sequence
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from rlclip.losses import LossSpec, Penalty, TokenMean
-from rlclip.oracle.gradients import expected_gradient
+from rlclip.oracle import compilation
+from rlclip.oracle.gradients import sample_gradients
 from rlclip.oracle.toy import enumerate_sequences, Toy
 from rlclip.trust_region import gates
 
@@ -36,11 +37,21 @@ def unclipped(penalty: Penalty | None) -> LossSpec:
                   penalty=penalty)
 
 
-def penalty_gradient(b: Bandit, penalty: Penalty) -> np.ndarray:
-  """Expected gradient of a penalty alone, without its beta."""
-  return expected_gradient(
-      b.toy, unclipped(penalty), b.new, b.old, advantages=0 * b.rewards,
-      reference_logits=b.reference) / penalty.beta
+def penalty_gradients(
+    b: Bandit, penalties: Sequence[Penalty]) -> list[np.ndarray]:
+  """Expected gradients of penalties alone, each without its beta."""
+  samples = sample_gradients(
+      b.toy, [unclipped(penalty) for penalty in penalties], b.new, b.old,
+      advantages=0 * b.rewards, reference_logits=b.reference)
+  return [s.expected(b.toy) / penalty.beta
+          for s, penalty in zip(samples, penalties)]
+
+
+def penalty_gradient(b: Bandit, estimator: str) -> np.ndarray:
+  """Expected gradient of an estimator of the reverse KL to the reference."""
+  (gradient,) = penalty_gradients(
+      b, [Penalty('reverse_kl', 1.0, estimator=estimator)])
+  return gradient
 
 
 def differentiate(b: Bandit, function: Callable) -> np.ndarray:
@@ -48,8 +59,9 @@ def differentiate(b: Bandit, function: Callable) -> np.ndarray:
   with jax.enable_x64(True):
     q, r = (b.toy.logps(jnp.asarray(x))[:, 0] for x in (b.old, b.reference))
     probabilities = b.toy.probabilities(jnp.asarray(b.old))
-    return np.asarray(jax.grad(lambda theta: jnp.sum(probabilities * function(
-        b.toy.logps(theta)[:, 0], q, r)))(jnp.asarray(b.new)))
+    mean = lambda theta: jnp.sum(
+        probabilities * function(b.toy.logps(theta)[:, 0], q, r))
+    return np.asarray(compilation.quick(jax.grad(mean))(jnp.asarray(b.new)))
 
 
 def distance(a: Array, b: Array) -> float:

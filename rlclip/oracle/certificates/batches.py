@@ -1,166 +1,153 @@
-"""Cutting, padding and sharding a batch change no gradient."""
-import dataclasses
-import functools
-from typing import Any, NamedTuple
-
+"""What every rule is at w = 1, and that no cut, padding or device matters."""
 import jax
-import jax.numpy as jnp
 import numpy as np
 
-from rlclip.losses import LossSpec, reduce, rule
 from rlclip.oracle import examples
+from rlclip.oracle.certificates import programs
 from rlclip.oracle.certificates.bandit import distance
 from rlclip.oracle.certificates.certificate import register
-from rlclip.oracle.gradients import is_whole_batch, needed_statistics
+from rlclip.oracle.certificates.programs import GROUP_SIZE, GROUPS, WIDTH
+from rlclip.oracle.gradients import is_whole_batch
+from rlclip.trust_region import levels
 
-_KINDS = ('algorithm', 'gate', 'bounds', 'level', 'reduction', 'mismatch',
-          'penalty')
-_GROUPS, _GROUP_SIZE, _WIDTH = 8, 4, 5
+# Rules whose gradient at w = 1 is not A grad log p, and why.
+EXCEPTIONS: dict[str, str] = {}
+
+_PADDING = 3  # columns
 
 
-class Batch(NamedTuple):
-  """Arrays of RuleInputs by name; those in `moving` depend on the policy."""
-  moving: dict[str, Any]  # [N, C] each, or a dict of such
-  tokens: dict[str, np.ndarray]  # [N, C] each
-  rows: dict[str, np.ndarray]  # [N] each
+def _all():
+  return examples.keys(*programs.KINDS)
+
+
+def _plain_at_one():
+  return tuple(key for key in _all() if key not in EXCEPTIONS)
 
 
 def _cuttable():
   """Keys of rules that look at one group at a time."""
-  return tuple(key for key in examples.keys(*_KINDS)
+  return tuple(key for key in _all()
                if not is_whole_batch(examples.spec(key)))
 
 
+@register('at_ratio_one_it_is_reinforce', subjects=_plain_at_one)
+def at_ratio_one_it_is_reinforce(seed: int, keys) -> dict[str, float]:
+  """Where p is the sampler, a rule has the gradient of A log p.
+
+  Beside what its penalty does where A = 0, and with completions of one
+  length, which all reductions and levels treat alike. In units where the mean
+  weight of a token is 1.
+  """
+  drawn = programs.draw(seed)
+  here = drawn.tokens['behavior_logps']
+  tokens = dict.fromkeys(
+      ('behavior_logps', 'old_logps', 'reference_logps'), here)
+  tokens['mask'] = np.ones(here.shape, bool)
+  moving = drawn.moving | {'logps': here, 'statistics': 0 * here}
+  rows = drawn.rows
+  with_a, without = (
+      programs.run(_pad(drawn._replace(
+          moving=moving, tokens=tokens, rows=rows | {'advantages': a})), keys)
+      for a in (rows['advantages'], 0 * rows['advantages']))
+  want = np.zeros_like(with_a[keys[0]].gradients['logps'])
+  want[:GROUPS * GROUP_SIZE, :WIDTH] = -rows['advantages'][:, None]
+  errors = {}
+  for key in keys:
+    gradients = jax.tree.map(
+        np.subtract, with_a[key].gradients, without[key].gradients)
+    gradients['logps'] = gradients['logps'] / _token_weight(key) - want
+    errors[key] = max(distance(g, 0) for g in gradients.values())
+  return errors
+
+
 @register('micro_batches_are_the_full_batch', subjects=_cuttable)
-def micro_batches_are_the_full_batch(seed: int, key: str) -> float:
+def micro_batches_are_the_full_batch(seed: int, keys) -> dict[str, float]:
   """Losses, weights and gradients of parts add up to those of the whole.
 
-  For parts of whole groups; rules that look at whole batches are left out.
+  For parts of whole groups, each padded by itself; rules that look at whole
+  batches are left out.
   """
-  batch, spec = _draw(seed), examples.spec(key)
-  whole = _evaluate(spec, batch)
-  cuts = (0, 1, 4, _GROUPS)
-  parts = [_evaluate(spec, jax.tree.map(
-      lambda x: x[a * _GROUP_SIZE:b * _GROUP_SIZE], batch))
-      for a, b in zip(cuts, cuts[1:])]
-  error = max(distance(sum(p[i] for p in parts), whole[i]) for i in (0, 1))
-  gradients = jax.tree.map(lambda *x: np.concatenate(x), *(p[2] for p in parts))
-  return max(error, _tree_distance(gradients, whole[2]))
+  halves = [programs.draw(2 * seed), programs.draw(2 * seed + 1)]
+  both = jax.tree.map(lambda *x: np.concatenate(x), *halves)
+  whole = programs.run(_pad(both, rows=0), keys)
+  parts = [programs.run(half, keys) for half in halves]
+  joined = {key: programs.Result(
+      sum(p[key].total for p in parts), sum(p[key].weight for p in parts),
+      jax.tree.map(lambda *x: np.concatenate(x),
+                   *(p[key].gradients for p in parts))) for key in keys}
+  return {key: _trimmed_distance(whole[key], joined[key]) for key in keys}
 
 
-@register('padded_is_trimmed', subjects=lambda: examples.keys(*_KINDS))
-def padded_is_trimmed(seed: int, key: str) -> float:
+@register('padded_is_trimmed', subjects=_all)
+def padded_is_trimmed(seed: int, keys) -> dict[str, float]:
   """Padding of any content, in columns and in rows, changes nothing.
 
   Sums over the padded width are held to one constant, as that width is what
   they divide by.
   """
-  batch, spec = _draw(seed), examples.spec(key)
-  if getattr(spec.reduction, 'constant', 0) is None:
-    spec = dataclasses.replace(spec, reduction=dataclasses.replace(
-        spec.reduction, constant=float(_WIDTH)))
-  rng = np.random.default_rng(seed)
-  bad = lambda shape: rng.choice([np.nan, np.inf, -np.inf], shape)
-
-  def pad(x):
-    out = np.zeros((len(x) + _GROUP_SIZE, _WIDTH + 3), x.dtype)
-    if x.dtype != bool:
-      out = bad(out.shape)
-    out[:len(x), :_WIDTH] = x
-    return out
-
-  rows = {k: np.concatenate([v, bad(_GROUP_SIZE)])
-          for k, v in batch.rows.items()}
-  padded = Batch(jax.tree.map(pad, batch.moving),
-                 jax.tree.map(pad, batch.tokens), rows)
-  want, got = _evaluate(spec, batch), _evaluate(spec, padded)
-  trim = lambda x: x[:_GROUPS * _GROUP_SIZE, :_WIDTH]
-  outside = jax.tree.map(lambda x: distance(np.sum(np.abs(x)), np.sum(np.abs(
-      trim(x)))), got[2])
-  return max(distance(got[0], want[0]), distance(got[1], want[1]),
-             _tree_distance(jax.tree.map(trim, got[2]), want[2]),
-             *jax.tree.leaves(outside))
+  batch = programs.draw(seed)
+  trimmed = programs.run(batch, keys)
+  padded = programs.run(_pad(batch), keys)
+  return {key: _trimmed_distance(padded[key], trimmed[key]) for key in keys}
 
 
-@register('many_devices_are_one', covers=('algorithm:*', 'reduction:*'))
-def many_devices_are_one(seed: int) -> float:
+@register('many_devices_are_one', subjects=_all)
+def many_devices_are_one(seed: int, keys) -> dict[str, float]:
   """A batch laid over all devices has the loss and gradient of one device.
 
   Over as many devices as divide it, eight at most; on a machine with one the
   certificate says nothing. Eight on a CPU take
   XLA_FLAGS=--xla_force_host_platform_device_count=8.
   """
-  batch = _draw(seed)
+  batch = _pad(programs.draw(seed))
   num = next(n for n in (8, 4, 2, 1) if n <= len(jax.devices()))
   mesh = jax.sharding.Mesh(np.array(jax.devices()[:num]), ('data',))
-  sharding = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec('data'))
-  specs = [examples.spec(key)
-           for key in examples.keys('algorithm', 'reduction')]
+  over_all = jax.sharding.NamedSharding(
+      mesh, jax.sharding.PartitionSpec('data'))
+  alone = programs.run(batch, keys)
   with jax.enable_x64(True):
-    run = jax.jit(
-        lambda batch: [_traced(spec, batch) for spec in specs],
-        compiler_options={'xla_backend_optimization_level': 0})
-    alone = run(jax.device_put(batch, jax.devices()[0]))
-    sharded = run(jax.device_put(batch, sharding))
-    return _tree_distance(alone, sharded)
+    sharded = programs.run(jax.device_put(batch, over_all), keys)
+  return {key: max(jax.tree.leaves(jax.tree.map(
+      distance, alone[key], sharded[key]))) for key in keys}
 
 
-def _draw(seed: int) -> Batch:
-  """Groups of completions of different lengths, one of them empty.
+def _pad(batch: programs.Batch, rows: int = GROUPS * GROUP_SIZE):
+  """Columns and rows of inf and nan, masked."""
+  rng = np.random.default_rng(0)
+  bad = lambda shape: rng.choice([np.nan, np.inf, -np.inf], shape)
 
-  Masks have holes, as where tokens of a tool stand between the sampled ones.
+  def pad(x):
+    shape = (len(x) + rows, x.shape[1] + _PADDING)
+    out = np.zeros(shape, bool) if x.dtype == bool else bad(shape)
+    out[:len(x), :x.shape[1]] = x
+    return out
+
+  return programs.Batch(
+      jax.tree.map(pad, batch.moving), jax.tree.map(pad, batch.tokens),
+      jax.tree.map(lambda x: np.concatenate([x, bad(rows)]), batch.rows))
+
+
+def _trimmed_distance(padded: programs.Result, trimmed: programs.Result):
+  """Largest difference; padding counts with its own gradient, which is 0."""
+  def difference(a, b):
+    a = np.array(a)
+    a[:len(b), :b.shape[1]] -= b
+    return distance(a, 0)
+
+  return max(distance(padded.total, trimmed.total),
+             distance(padded.weight, trimmed.weight),
+             *jax.tree.leaves(jax.tree.map(
+                 difference, padded.gradients, trimmed.gradients)))
+
+
+def _token_weight(key):
+  """Weight of every token's gradient where all completions have WIDTH tokens.
   """
-  rng = np.random.default_rng(seed)
-  num = _GROUPS * _GROUP_SIZE
-  shape = (num, _WIDTH)
-  lengths = rng.integers(1, _WIDTH + 1, num)
-  lengths[:2] = 0, _WIDTH
-  mask = (np.arange(_WIDTH) < lengths[:, None]) & (rng.random(shape) > 0.1)
-  behavior = -rng.exponential(1.0, shape)
-  near = lambda scale: behavior + rng.normal(0, scale, shape)
-  rewards = rng.integers(0, 2, num).astype(float)
-  means = rewards.reshape(_GROUPS, _GROUP_SIZE).mean(1).repeat(_GROUP_SIZE)
-  return Batch(
-      moving={'logps': near(0.3), 'entropy': rng.random(shape),
-              'statistics': rng.exponential(0.05, shape)},
-      tokens={'behavior_logps': behavior, 'old_logps': near(0.1),
-              'reference_logps': near(0.5), 'mask': mask},
-      rows={'advantages': rewards - means + rng.normal(0, 0.1, num),
-            'rewards': rewards, 'group_mean': means})
-
-
-def _evaluate(spec: LossSpec, batch: Batch):
-  """(total, weight, gradients) of a batch in float64, on the host."""
+  spec = programs.spec(key)
+  mask = np.ones((1, WIDTH), bool)
   with jax.enable_x64(True):
-    return jax.tree.map(np.asarray, _traced(
-        spec, jax.tree.map(jnp.asarray, batch)))
-
-
-def _traced(spec: LossSpec, batch: Batch):
-  def mean(moving):
-    return _mean(spec, batch._replace(moving=moving))
-
-  def total(moving):
-    out = mean(moving)
-    return out.total, out.weight
-
-  (value, weight), gradients = jax.value_and_grad(total, has_aux=True)(
-      batch.moving)
-  return value, weight, gradients
-
-
-def _mean(spec, batch):
-  moving = dict(batch.moving)
-  values = moving.pop('statistics')
-  if 'statistics' in rule.RuleInputs._fields:
-    moving['statistics'] = {s: values for s in needed_statistics(spec)}
-  inputs = rule.RuleInputs(
-      **moving, **batch.tokens, **batch.rows, group_size=_GROUP_SIZE)
-  out = rule.per_token(spec, inputs)
-  mask = jnp.asarray(inputs.mask)
-  return reduce.mean(out.loss, mask, spec.reduction(mask))
-
-
-def _tree_distance(a, b) -> float:
-  return functools.reduce(
-      max, jax.tree.leaves(jax.tree.map(distance, a, b)), 0.0)
+    tokens = spec.reduction(mask).tokens
+    level = levels.get(spec.level)
+    weight = jax.grad(lambda x: (tokens * level(x, mask)).sum())(
+        np.zeros(mask.shape))
+  return float(weight[0, 0])

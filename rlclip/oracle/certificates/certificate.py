@@ -2,7 +2,7 @@
 import fnmatch
 import importlib.util
 import inspect
-from typing import Callable, NamedTuple
+from typing import Any, Callable, NamedTuple
 
 from rlclip import registry
 from rlclip.oracle import examples
@@ -17,9 +17,10 @@ TOLERANCE = 1e-12
 class Certificate(NamedTuple):
   """A named identity, with what it speaks of.
 
-  `error` takes a seed, and with `subjects` one of them as well.
+  `error` takes a seed and returns a deviation; with `subjects` it takes some
+  of them as well, and returns the deviation of each.
   """
-  error: Callable[..., float]
+  error: Callable[..., Any]
   covers: tuple[str, ...]  # keys of `examples`, with * and ?
   subjects: Callable[[], tuple[str, ...]] | None
   requires: str | None  # a package that rlclip does not come with
@@ -51,12 +52,6 @@ def names() -> tuple[str, ...]:
   return REGISTRY.names()
 
 
-def subjects(name: str) -> tuple[str | None, ...]:
-  """What a certificate is checked for one by one; (None,) if for itself."""
-  of = REGISTRY[name].subjects
-  return (None,) if of is None else of()
-
-
 def is_available(name: str) -> bool:
   """Whether the package that the check imports, if any, is there."""
   package = REGISTRY[name].requires
@@ -69,23 +64,49 @@ def check(name: str, seed: int = 0, subject: str | None = None) -> float:
   Args:
     name: of the certificate.
     seed: of the policies and numbers that it draws.
-    subject: one of `subjects(name)`; None takes the largest error of all.
+    subject: one of those that it is checked for one by one, as
+      'algorithm:grpo'; None takes the largest error of all.
 
   Returns:
     The largest absolute deviation.
 
   Raises:
-    ValueError: for an unknown name, or a missing package.
+    ValueError: for an unknown name or subject, or a missing package.
+  """
+  errors = check_each(name, seed) if subject is None else check_each(
+      name, seed, (subject,))
+  return max(errors.values())
+
+
+def check_each(name: str, seed: int = 0,
+               subjects: tuple[str, ...] | None = None) -> dict[str, float]:
+  """The errors of a certificate for all its subjects, or for some.
+
+  Args:
+    name: of the certificate.
+    seed: of the policies and numbers that it draws.
+    subjects: keys of `examples`; None takes all that there are.
+
+  Returns:
+    Deviations by subject; a certificate without subjects has one, its name.
+
+  Raises:
+    ValueError: as in `check`.
   """
   certificate = REGISTRY[name]
   if not is_available(name):
     raise ValueError(
         f'Certificate {name!r} needs the package {certificate.requires}, which '
         f'is not installed. Install the extra rlclip[test].')
+  known = () if certificate.subjects is None else certificate.subjects()
+  unknown = sorted(set(subjects or ()) - set(known))
+  if unknown:
+    raise ValueError(
+        f'Certificate {name!r} is not checked for {", ".join(unknown)}; it is '
+        f'for {", ".join(known) or "nothing in particular"}.')
   if certificate.subjects is None:
-    return certificate.error(seed)
-  chosen = certificate.subjects() if subject is None else (subject,)
-  return max(certificate.error(seed, each) for each in chosen)
+    return {name: certificate.error(seed)}
+  return certificate.error(seed, subjects or known)
 
 
 def documentation(name: str) -> str:

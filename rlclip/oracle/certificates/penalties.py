@@ -1,12 +1,13 @@
 """Which gradient each estimator of a divergence has."""
+import itertools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from rlclip import divergences
 from rlclip.losses import LossSpec, Penalty
 from rlclip.losses import penalty as penalty_lib
-from rlclip.oracle import examples
+from rlclip.oracle import compilation, examples
 from rlclip.oracle.certificates import bandit
 from rlclip.oracle.certificates.bandit import distance
 from rlclip.oracle.certificates.certificate import register
@@ -22,19 +23,26 @@ BETA = 0.37
           covers=('penalty:pathwise', 'penalty:score', 'penalty:exact',
                   'penalty:prefix'),
           subjects=lambda: examples.keys('divergence'))
-def penalty_is_the_gradient_of_its_divergence(seed: int, key: str) -> float:
+def penalty_is_the_gradient_of_its_divergence(
+    seed: int, keys) -> dict[str, float]:
   """A penalty has the gradient of D, from another policy's samples as well.
 
   For every estimator that claims it, toward sampler and reference, beside the
   loss and inside the advantage, with actions as whole sequences.
   """
-  b, name = bandit.make(seed), key.partition(':')[2]
-  error = 0.0
-  for toward, target in (('anchor', b.old), ('reference', b.reference)):
-    exact = _exact(b, name, target)
-    for penalty in _unbiased(name, toward):
-      error = max(error, distance(bandit.penalty_gradient(b, penalty), exact))
-  return error
+  b = bandit.make(seed)
+  penalties = {(key, penalty): None for key in keys
+               for toward in penalty_lib.TARGETS
+               for penalty in _unbiased(key.partition(':')[2], toward)}
+  gradients = bandit.penalty_gradients(b, [p for _, p in penalties])
+  targets = {'anchor': b.old, 'reference': b.reference}
+  exact = {(key, toward): _exact(b, key.partition(':')[2], targets[toward])
+           for key in keys for toward in targets}
+  errors = dict.fromkeys(keys, 0.0)
+  for (key, penalty), gradient in zip(penalties, gradients):
+    errors[key] = max(
+        errors[key], distance(gradient, exact[key, penalty.toward]))
+  return errors
 
 
 @register('weighted_k3_is_reverse_kl',
@@ -44,8 +52,7 @@ def weighted_k3_is_reverse_kl(seed: int) -> float:
   b = bandit.make(seed)
   by_hand = bandit.differentiate(
       b, lambda p, q, r: jnp.exp(p - q) * (jnp.exp(r - p) - 1 - (r - p)))
-  ours = [bandit.penalty_gradient(b, Penalty('reverse_kl', 1.0, estimator=name))
-          for name in ('pathwise', 'score')]
+  ours = [bandit.penalty_gradient(b, name) for name in ('pathwise', 'score')]
   exact = _exact(b, 'reverse_kl', b.reference)
   return max(distance(got, exact) for got in (by_hand, *ours))
 
@@ -77,8 +84,8 @@ def k2_on_policy_is_reverse_kl(seed: int) -> float:
 def k1_on_policy_is_zero(seed: int) -> float:
   """log(p / ref) as a loss has expected gradient 0 on policy."""
   b = bandit.make(seed)
-  penalty = Penalty('reverse_kl', 1.0, estimator='unweighted_k1')
-  return distance(bandit.penalty_gradient(b._replace(old=b.new), penalty), 0)
+  return distance(
+      bandit.penalty_gradient(b._replace(old=b.new), 'unweighted_k1'), 0)
 
 
 @register('k1_off_policy_pushes_from_the_sampler',
@@ -86,9 +93,8 @@ def k1_on_policy_is_zero(seed: int) -> float:
 def k1_off_policy_pushes_from_the_sampler(seed: int) -> float:
   """Off policy log(p / ref) has the gradient of -KL(sampler || p), no ref."""
   b = bandit.make(seed)
-  penalty = Penalty('reverse_kl', 1.0, estimator='unweighted_k1')
-  return distance(
-      bandit.penalty_gradient(b, penalty), -_exact(b, 'forward_kl', b.old))
+  return distance(bandit.penalty_gradient(b, 'unweighted_k1'),
+                  -_exact(b, 'forward_kl', b.old))
 
 
 @register('token_forward_kl_is_sequence_kl',
@@ -118,7 +124,7 @@ def prefix_weights_make_the_reverse_kl_exact(seed: int) -> float:
       penalty = jnp.sum(jnp.where(toy.mask, prefix * log_w, 0.0), -1)
       return jnp.sum(sampler * (-prefix[:, -1] * rewards + BETA * penalty))
 
-    got = jax.grad(loss)(jnp.asarray(new))
+    got = compilation.quick(jax.grad(loss))(jnp.asarray(new))
   exact = exact_gradient(toy, new, rewards=rewards, measure='reverse_kl',
                          beta=BETA, target_logits=old)
   error = distance(-got, exact)
@@ -148,26 +154,24 @@ def _sequences(seed):
 
 def _unbiased(measure, toward):
   """Every Penalty of a divergence that claims its gradient."""
-  for estimator in penalty_lib.ESTIMATORS:
-    for placement in penalty_lib.PLACEMENTS:
-      if estimator.startswith('unweighted'):
-        continue
-      try:
-        yield Penalty(measure, BETA, toward=toward, estimator=estimator,
-                      placement=placement)
-      except ValueError:
-        continue  # not an estimator of this divergence, or not there
+  for estimator, placement in itertools.product(
+      penalty_lib.ESTIMATORS, penalty_lib.PLACEMENTS):
+    if estimator.startswith('unweighted'):
+      continue
+    try:
+      yield Penalty(measure, BETA, toward=toward, estimator=estimator,
+                    placement=placement)
+    except ValueError:
+      continue  # not an estimator of this divergence, or not there
 
 
 def _on_policy_error(seed, estimator, measure):
   b = bandit.make(seed)
-  penalty = Penalty('reverse_kl', 1.0, estimator=estimator)
-  return distance(bandit.penalty_gradient(b._replace(old=b.new), penalty),
+  return distance(bandit.penalty_gradient(b._replace(old=b.new), estimator),
                   _exact(b, measure, b.reference))
 
 
 def _exact(b, measure, target):
   """grad D(p || target)."""
-  divergences.get(measure)
   return -exact_gradient(b.toy, b.new, rewards=0 * b.rewards, beta=1.0,
                          measure=measure, target_logits=target)

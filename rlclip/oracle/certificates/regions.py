@@ -62,19 +62,9 @@ def unconditional_is_derivative_of_clip(seed: int) -> float:
 @register('divergence_mask_is_interval',
           covers=('bounds:from_divergence',),
           subjects=lambda: examples.keys('divergence'))
-def divergence_mask_is_interval(seed: int, key: str) -> float:
+def divergence_mask_is_interval(seed: int, keys) -> dict[str, float]:
   """f(w) <= delta blocks the same tokens as low <= w <= high."""
-  name = key.partition(':')[2]
-  log_ratio, advantages = _draw(seed)
-  region = bounds.FromDivergence(name, 0.02)
-  generator = divergences.get(name).generator
-
-  def masked(d):
-    blocked = (generator(d) > 0.02) & (advantages * d > 0)
-    return -jnp.where(blocked, 1.0, jnp.exp(d)) * advantages
-
-  return gate_error(
-      gates.PessimisticMin(), region, log_ratio, advantages, masked)
+  return {key: _mask_error(seed, key.partition(':')[2]) for key in keys}
 
 
 @register('kl3_interval_is_its_ratio_clip', covers=(
@@ -106,15 +96,15 @@ def pearson_and_total_variation_are_ppo(seed: int) -> float:
 
 @register('levels_agree_on_single_tokens',
           subjects=lambda: examples.keys('level'))
-def levels_agree_on_single_tokens(seed: int, key: str) -> float:
+def levels_agree_on_single_tokens(seed: int, keys) -> dict[str, float]:
   """Where sequences have one token, every level is the token's."""
   b = bandit.make(seed)
-  spec = examples.spec(key)
-  got, want = (
-      sample_gradients(b.toy, s, b.new, b.old, advantages=b.rewards).logits
-      for s in (spec, LossSpec(bounds=spec.bounds, gate=spec.gate,
-                               reduction=spec.reduction)))
-  return distance(got, want)
+  specs = [LossSpec(bounds=bounds.Fixed(0.2, 0.2), level=level)
+           for level in ('token', *(key.partition(':')[2] for key in keys))]
+  token, *others = sample_gradients(
+      b.toy, specs, b.new, b.old, advantages=b.rewards)
+  return {key: distance(other.logits, token.logits)
+          for key, other in zip(keys, others)}
 
 
 if 'sequence_token' in levels.REGISTRY:
@@ -128,12 +118,12 @@ if 'sequence_token' in levels.REGISTRY:
     old = rng.normal(size=(toy.num_rows, 3))
     new = old + rng.normal(0, 0.3, old.shape)
     rewards = rng.normal(size=len(toy.tokens))
-    got, want = (sample_gradients(
-        toy, LossSpec(bounds=bounds.Fixed(0.1, 0.1), level=level,
-                      reduction=SequenceMean()),
-        new, old, advantages=rewards).expected(toy)
-        for level in ('sequence_token', 'sequence'))
-    return distance(got, want)
+    samples = sample_gradients(toy, [
+        LossSpec(bounds=bounds.Fixed(0.1, 0.1), level=level,
+                 reduction=SequenceMean())
+        for level in ('sequence_token', 'sequence')],
+        new, old, advantages=rewards)
+    return distance(*(s.expected(toy) for s in samples))
 
 
 def gate_error(gate, region, log_ratio, advantages, reference,
@@ -163,6 +153,19 @@ def _gradient(gate, region, d, advantages, penalty=None):
         d, d, advantages, 0.0 if penalty is None else penalty.inside(d),
         region(None), jnp.ones(d.shape, bool))).loss)
   return jax.grad(loss)(d)
+
+
+def _mask_error(seed, name):
+  log_ratio, advantages = _draw(seed)
+  region = bounds.FromDivergence(name, 0.02)
+  generator = divergences.get(name).generator
+
+  def masked(d):
+    blocked = (generator(d) > 0.02) & (advantages * d > 0)
+    return -jnp.where(blocked, 1.0, jnp.exp(d)) * advantages
+
+  return gate_error(
+      gates.PessimisticMin(), region, log_ratio, advantages, masked)
 
 
 def _objective_error(seed, gate, region, objective, scale=0.4):

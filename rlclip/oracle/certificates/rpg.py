@@ -8,7 +8,7 @@ from rlclip.oracle.certificates import bandit
 from rlclip.oracle.certificates.bandit import distance
 from rlclip.oracle.certificates.certificate import register
 from rlclip.oracle.certificates.regions import gate_error
-from rlclip.oracle.gradients import exact_gradient, expected_gradient
+from rlclip.oracle.gradients import exact_gradient, sample_gradients
 from rlclip.trust_region import bounds, gates
 
 BETA = 0.37
@@ -119,18 +119,19 @@ def rpg_error(seed, estimator, placement, variants, mass) -> float:
     The largest difference from the exact gradient.
   """
   b, error = bandit.make(seed), 0.0
-  for _, measure, control_variate in variants:
-    spec = bandit.unclipped(Penalty(
-        measure, BETA, toward='anchor', estimator=estimator,
-        placement=placement, control_variate=control_variate))
-    exact = exact_gradient(
-        b.toy, b.new, rewards=b.rewards, measure=measure, beta=BETA,
-        target_logits=b.old, mass=mass)
-    for baseline in (0.0, 0.6):
-      got = mass * expected_gradient(
-          b.toy, spec, b.new, b.old, advantages=b.rewards - baseline,
-          mass=mass)
-      error = max(error, distance(-got, exact))
+  specs = [bandit.unclipped(Penalty(
+      measure, BETA, toward='anchor', estimator=estimator, placement=placement,
+      control_variate=control_variate))
+      for _, measure, control_variate in variants]
+  exact = {measure: exact_gradient(
+      b.toy, b.new, rewards=b.rewards, measure=measure, beta=BETA,
+      target_logits=b.old, mass=mass) for _, measure, _ in variants}
+  for baseline in (0.0, 0.6):
+    samples = sample_gradients(
+        b.toy, specs, b.new, b.old, advantages=b.rewards - baseline, mass=mass)
+    error = max(error, *(
+        distance(-mass * s.expected(b.toy), exact[measure])
+        for s, (_, measure, _) in zip(samples, variants)))
   return error
 
 
