@@ -71,16 +71,18 @@ def micro_batches_are_the_full_batch(seed: int, keys) -> dict[str, float]:
   both = jax.tree.map(lambda *x: np.concatenate(x), *halves)
   whole = programs.run(_pad(both, rows=0), keys)
   parts = [programs.run(half, keys) for half in halves]
-  joined = {key: programs.Result(
-      sum(p[key].total for p in parts), sum(p[key].weight for p in parts),
-      jax.tree.map(lambda *x: np.concatenate(x),
-                   *(p[key].gradients for p in parts))) for key in keys}
+  joined = {}
+  for key in keys:
+    one, other = (part[key] for part in parts)
+    joined[key] = programs.Result(
+        one.total + other.total, one.weight + other.weight, *jax.tree.map(
+            lambda *x: np.concatenate(x), one[2:], other[2:]))
   return {key: _trimmed_distance(whole[key], joined[key]) for key in keys}
 
 
 @register('padded_is_trimmed', subjects=_all)
 def padded_is_trimmed(seed: int, keys) -> dict[str, float]:
-  """Padding of any content, in columns and in rows, changes nothing.
+  """Padding of any content, in columns, rows and holes, changes nothing.
 
   Sums over the padded width are held to one constant, as that width is what
   they divide by.
@@ -112,19 +114,16 @@ def many_devices_are_one(seed: int, keys) -> dict[str, float]:
 
 
 def _pad(batch: programs.Batch, rows: int = GROUPS * GROUP_SIZE):
-  """Columns and rows of inf and nan, masked."""
+  """Adds columns and rows, and puts inf and nan wherever the mask is False."""
   rng = np.random.default_rng(0)
   bad = lambda shape: rng.choice([np.nan, np.inf, -np.inf], shape)
-
-  def pad(x):
-    shape = (len(x) + rows, x.shape[1] + _PADDING)
-    out = np.zeros(shape, bool) if x.dtype == bool else bad(shape)
-    out[:len(x), :x.shape[1]] = x
-    return out
-
-  return programs.Batch(
-      jax.tree.map(pad, batch.moving), jax.tree.map(pad, batch.tokens),
-      jax.tree.map(lambda x: np.concatenate([x, bad(rows)]), batch.rows))
+  wider = lambda x: np.pad(x, ((0, rows), (0, _PADDING)))
+  mask = wider(batch.tokens['mask'])
+  pad = lambda x: x if x.dtype == bool else np.where(mask, x, bad(x.shape))
+  padded = jax.tree.map(lambda x: pad(wider(x)), batch._replace(rows={}))
+  return padded._replace(rows={
+      k: np.where(mask.any(-1), np.pad(v, (0, rows)), bad(len(mask)))
+      for k, v in batch.rows.items()})
 
 
 def _trimmed_distance(padded: programs.Result, trimmed: programs.Result):
@@ -137,7 +136,7 @@ def _trimmed_distance(padded: programs.Result, trimmed: programs.Result):
   return max(distance(padded.total, trimmed.total),
              distance(padded.weight, trimmed.weight),
              *jax.tree.leaves(jax.tree.map(
-                 difference, padded.gradients, trimmed.gradients)))
+                 difference, padded[2:], trimmed[2:])))
 
 
 def _token_weight(key):

@@ -28,7 +28,8 @@ def penalty_is_the_gradient_of_its_divergence(
   """A penalty has the gradient of D, from another policy's samples as well.
 
   For every estimator that claims it, toward sampler and reference, beside the
-  loss and inside the advantage, with actions as whole sequences.
+  loss and (toward the reference) inside the advantage, with actions as whole
+  sequences.
   """
   b = bandit.make(seed)
   penalties = {(key, penalty): None for key in keys
@@ -156,7 +157,8 @@ def _unbiased(measure, toward):
   """Every Penalty of a divergence that claims its gradient."""
   for estimator, placement in itertools.product(
       penalty_lib.ESTIMATORS, penalty_lib.PLACEMENTS):
-    if estimator.startswith('unweighted'):
+    if estimator.startswith('unweighted') or (
+        (toward, placement) == ('anchor', 'inside')):
       continue
     try:
       yield Penalty(measure, BETA, toward=toward, estimator=estimator,

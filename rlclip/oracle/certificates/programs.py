@@ -28,6 +28,7 @@ class Result(NamedTuple):
   total: Any  # of the loss
   weight: Any
   gradients: dict[str, Any]  # of the total by `moving`
+  metrics: dict[str, Any]  # [N, C] each, 0 where masked
 
 
 def draw(seed: int) -> Batch:
@@ -54,21 +55,32 @@ def draw(seed: int) -> Batch:
             'rewards': rewards, 'group_mean': means})
 
 
-def run(batch: Batch, keys: tuple[str, ...]) -> dict[str, Result]:
-  """Losses and gradients of the rules that these keys show, in float64.
+def run(batch: Batch, keys: tuple[str, ...],
+        dtype: Any = np.float64) -> dict[str, Result]:
+  """Losses and gradients of the rules that these keys show.
 
   Args:
     batch: of numpy arrays, or of arrays laid over devices.
     keys: of `examples`.
+    dtype: to compute in, float64 or float32.
 
   Returns:
     Results on the host by key.
   """
   # One program for all questions, and a small one for a single rule.
   compiled = keys if len(keys) == 1 else examples.keys(*KINDS)
-  with jax.enable_x64(True):
-    results = _program(compiled)(batch)
-  return {key: jax.tree.map(np.asarray, results[key]) for key in keys}
+  results = dict(zip(compiled, run_specs(
+      batch, tuple(map(spec, compiled)), dtype)))
+  return {key: results[key] for key in keys}
+
+
+def run_specs(batch: Batch, specs: tuple[LossSpec, ...],
+              dtype: Any = np.float64) -> list[Result]:
+  """As `run`, for rules."""
+  cast = lambda x: x if x.dtype == bool else x.astype(dtype)
+  with jax.enable_x64(np.dtype(dtype) == np.float64):
+    results = _program(specs)(jax.tree.map(cast, batch))
+    return jax.tree.map(np.asarray, results)
 
 
 def spec(key: str) -> LossSpec:
@@ -83,13 +95,8 @@ def spec(key: str) -> LossSpec:
   return shown
 
 
-@functools.lru_cache(maxsize=8)
-def _program(keys):
-  return compilation.quick(
-      lambda batch: {key: _evaluate(spec(key), batch) for key in keys})
-
-
-def _evaluate(of: LossSpec, batch: Batch) -> Result:
+def evaluate(of: LossSpec, batch: Batch) -> Result:
+  """Loss, gradients and metrics of one rule; to be traced."""
   def total(moving):
     moving = dict(moving)
     values = moving.pop('statistics')
@@ -98,8 +105,24 @@ def _evaluate(of: LossSpec, batch: Batch) -> Result:
     out = rule.per_token(of, rule.RuleInputs(
         **moving, **batch.tokens, **batch.rows, group_size=GROUP_SIZE))
     mask = jnp.asarray(batch.tokens['mask'])
-    return reduce.mean(out.loss, mask, of.reduction(mask))
+    loss = reduce.mean(out.loss, mask, of.reduction(mask))
+    return loss.total, (loss.weight, {
+        k: jnp.where(mask, v, 0) for k, v in out.metrics.items()})
 
-  (value, weight), gradients = jax.value_and_grad(total, has_aux=True)(
-      batch.moving)
-  return Result(value, weight, gradients)
+  (value, (weight, metrics)), gradients = jax.value_and_grad(
+      total, has_aux=True)(batch.moving)
+  return Result(value, weight, gradients, metrics)
+
+
+@functools.lru_cache(maxsize=8)
+def _program(specs):
+  # Equal rules under different names are computed once.
+  distinct = tuple(dict.fromkeys(specs))
+  program = compilation.quick(
+      lambda batch: [evaluate(each, batch) for each in distinct])
+
+  def call(batch):
+    results = dict(zip(distinct, program(batch)))
+    return [results[each] for each in specs]
+
+  return call
