@@ -42,18 +42,25 @@ def get_config():
 
   c.algorithm = g = config_dict.ConfigDict()
   g.name = 'grpo'  # see rlclip.algorithms.names()
+  g.bounds = placeholder(str)  # how the region is drawn, as 'binary_tv'
   g.divergence = placeholder(str)  # that draws the bounds, as 'pearson'
   g.delta = placeholder(float)  # divergence budget of the trust region
   g.eps_low = placeholder(float)  # ratio clip below: 1 - eps_low
   g.eps_high = placeholder(float)  # ratio clip above: 1 + eps_high
   g.cap = placeholder(float)  # of the ratio where A < 0 (dual clip)
+  g.penalty = placeholder(str)  # divergence with a price, as 'reverse_kl'
   g.beta = placeholder(float)  # weight of the penalty, 1 / nats; 0 for none
+  g.estimator = placeholder(str)  # of the penalty, as 'exact'
+  g.toward = placeholder(str)  # the penalty's target: reference, anchor
   g.gate = placeholder(str)  # what leaving the region does, as 'dual_clip'
-  g.level = placeholder(str)  # of the ratio: token, sequence
+  g.level = placeholder(str)  # whose ratio: token, sequence, ...
   g.anchor = placeholder(str)  # of the ratio: behavior, old
   g.mismatch = placeholder(str)  # sampler / learner correction (anchor old)
   g.reduction = placeholder(str)  # of token losses, as 'token_mean'
   g.advantage = placeholder(str)  # estimator, as 'group_mean'
+  g.entropy_bonus = placeholder(float)  # reward per nat of entropy; 0 for none
+  g.width_dial = placeholder(str)  # of the bounds, as 'ramp(end=0.5)'
+  g.beta_dial = placeholder(str)  # of the penalty, as 'target_kl(target=0.01)'
 
   c.rollout = r = config_dict.ConfigDict()
   r.num_prompts = 32  # prompts a step (P)
@@ -63,6 +70,12 @@ def get_config():
   r.temperature = 1.0  # of sampling and scoring, > 0
   r.num_slots = 0  # completions decoded at once; 0 takes all of a step
   r.steps_per_round = 16  # tokens a slot draws before the host looks
+  r.max_refills = 0  # times constant groups are replaced (DAPO); 0 keeps them
+
+  c.reference = f = config_dict.ConfigDict()  # of a penalty toward one
+  f.every = 0  # RL steps after which it becomes the policy (RPG); 0 never
+  f.max_kl = 0.0  # nats of averaged kl above which it does; 0 for no limit
+  f.kl_decay = 0.9  # of that average, a step; 0 takes the last step's kl
 
   c.learner = u = config_dict.ConfigDict()
   u.num_mini_batches = 1  # optimizer updates a pass over the rollout batch
@@ -90,6 +103,8 @@ def get_config():
   d.num_workers = 1  # verifier processes
   d.deadline = 5.0  # seconds an answer
   d.on_failure = 'none'  # none (row left out), zero; at timeout or crash
+  d.overlong_buffer = 0  # tokens before the limit that cost (DAPO); 0 for none
+  d.overlong_factor = 1.0  # what a completion at the limit loses, in rewards
 
   c.evaluation = e = config_dict.ConfigDict()
   e.every = 10  # RL steps; 0 for the first and last only

@@ -1,79 +1,56 @@
-"""Says what a divergence, an algorithm, a gate or a way to draw bounds does.
+r"""Says what a rule does: an algorithm, or anything on an axis.
 
-python -m experiments.explain atr_grpo     or: 'alpha(order=0.25)'
+python -m experiments.explain atr_grpo
+python -m experiments.explain 'alpha(order=0.25)' --plot=alpha.png
+python -m experiments.explain gate:none         where several kinds have a name
+python -m experiments.explain                   lists the names
+python -m experiments.explain --from=trl config.yaml    or verl, tunix, openrlhf
+python -m experiments.explain --write_docs=docs/reference
 """
-import dataclasses
-import inspect
+import pathlib
+import sys
 
-from absl import app
+from absl import app, flags
 import jax
-import jax.numpy as jnp
-import numpy as np
 
-from rlclip import algorithms, divergences, losses, registry
-from rlclip.trust_region import bounds, gates
-
-RATIOS = (.02, .5, .7, .79, .81, .9, .999, 1, 1.001, 1.1, 1.19, 1.21, 1.3, 2, 9)
-ANCHOR = -4.0  # log-prob of the token under sampler and reference
-
-
-def find(name):
-  """(kind, documentation, spec that shows it) of anything with this name."""
-  base = registry.parse(name)[0]
-  if base in algorithms.REGISTRY:
-    text = f'{algorithms.documentation(base)}\nTrust: {algorithms.trust(base)}'
-    return 'algorithm', text, algorithms.get(base)
-  if base in divergences.REGISTRY:
-    return 'divergence', divergences.documentation(base), (
-        losses.LossSpec(bounds=bounds.FromDivergence(name)))
-  if base in gates.REGISTRY:
-    gate = gates.REGISTRY[base]()
-    return 'gate', inspect.getdoc(type(gate)), losses.LossSpec(
-        gate=gate, bounds=bounds.Fixed() if gate.uses_bounds else None)
-  if base in bounds.REGISTRY:
-    rule = bounds.REGISTRY[base]()
-    return 'bounds', inspect.getdoc(type(rule)), losses.LossSpec(
-        bounds=rule, gate=gates.Unconditional())
-  raise app.UsageError(f'Unknown name {name!r}. Known: ' + ', '.join([
-      *algorithms.names(), *divergences.names(), *gates.REGISTRY,
-      *bounds.REGISTRY]))
-
-
-def gradient_map(spec):
-  """Losses and gradients by log p, [ratios, (A = +1, A = -1)] each."""
-  log_ratio = jnp.log(jnp.repeat(jnp.array(RATIOS), 2))[:, None]
-  anchor, size = jnp.full_like(log_ratio, ANCHOR), len(log_ratio)
-  # Each pair is a group of two: A = +1 its only success, A = -1 its failure.
-  success = jnp.arange(size) % 2 == 0
-  call = lambda logps, mask: losses.from_arrays(
-      spec, logps=logps, behavior_logps=anchor, old_logps=anchor, mask=mask,
-      reference_logps=anchor, advantages=jnp.where(success, 1.0, -1.0),
-      rewards=jnp.where(success, 1.0, 0.0),
-      group=jnp.arange(size) // 2).loss.total
-  logps, single = anchor + log_ratio, jnp.eye(size, dtype=bool)[..., None]
-  values = jax.vmap(call, (None, 0))(logps, single)
-  slopes = jax.grad(call)(logps, jnp.ones_like(anchor, bool))
-  return np.reshape(values, (-1, 2)), np.reshape(slopes, (-1, 2)) + 0.0
+_PLOT = flags.DEFINE_string(
+    'plot', None, 'A PNG of loss and gradient against the ratio, to write.')
+_DOCS = flags.DEFINE_string(
+    'write_docs', None, 'Folder to write the reference pages to.')
+_FROM = flags.DEFINE_enum(
+    'from', None, ['trl', 'verl', 'tunix', 'openrlhf'],
+    'A library whose config is to be read; its file follows.')
 
 
 def main(argv):
-  if len(argv) != 2:
-    raise app.UsageError('Give one name: an algorithm, divergence, gate, ...')
-  kind, text, spec = find(argv[1])
-  print(f'{argv[1]} ({kind})\n\n{text}\n\nOn each axis:')
-  for field in dataclasses.fields(spec):
-    print(f'  {field.name:<10} {getattr(spec, field.name)}')
-  if spec.bounds is not None:
-    print('  interval   [{:.6g}, {:.6g}]'.format(*spec.bounds.interval()))
-  for delta in (.001, .02, .1, .5, 2) if kind == 'divergence' else ():
-    low, high = divergences.get(argv[1]).interval(delta)
-    print(f'  f(w) <= {delta:<6g} [{low:.6f}, {high:.6f}]')
-  print(f'\nA token of log-prob {ANCHOR:g} at the sampler: loss, and gradient '
-        f'by log p\n{"w":>7}' + '{:>12} {:>9} {:>12} {:>9}'.format(
-            'loss, A=+1', 'gradient', 'loss, A=-1', 'gradient'))
-  for w, value, slope in zip(RATIOS, *gradient_map(spec)):
-    print(f'{w:7.3f}{value[0]:12.4f} {slope[0]:9.4f} '
-          f'{value[1]:12.4f} {slope[1]:9.4f}')
+  # Before the first array: an accelerator is neither needed nor looked for.
+  jax.config.update('jax_platforms', 'cpu')
+  from rlclip import translate
+  from rlclip.analysis import rule_pages, rule_plots, rules
+  if len(argv) > 2 or (_FROM.value and len(argv) != 2):
+    raise app.UsageError(
+        f'Give one name, or --from and one file; got {argv[1:]}.')
+  if _DOCS.value:
+    folder = pathlib.Path(_DOCS.value)
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, contents in rule_pages.pages().items():
+      (folder / name).write_text(contents, encoding='utf-8')
+      print(folder / name)
+  if len(argv) == 1:
+    print('' if _DOCS.value else rule_pages.listing(), end='')
+    return
+  try:
+    if _FROM.value:
+      print(translate.main_text(_FROM.value, argv[1]))
+      return
+    rule = rules.find(argv[1])
+    others = rules.meanings(argv[1])[1:]
+    print(rule_pages.text(rule, others), end='')
+    if _PLOT.value:
+      rule_plots.draw(rule, _PLOT.value)
+      print(f'\nDrawn: {_PLOT.value}')
+  except ValueError as error:
+    sys.exit(str(error))
 
 
 if __name__ == '__main__':

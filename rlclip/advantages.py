@@ -2,7 +2,9 @@
 
 Every function takes float[P, G] rewards, G samples for each of P prompts, with
 nan where a reward is None. Such a sample is left out of its group's statistics
-and gets advantage 0; so does a sample that is alone in its group.
+and gets advantage 0; so does a sample that is alone in its group. Whatever else
+leaves the loss (truncated completions, constant groups of other prompts) does
+so after, and is in its group's statistics.
 """
 import functools
 import inspect
@@ -68,7 +70,8 @@ def group_zscore(rewards: np.ndarray, *, epsilon: float = 1e-6) -> np.ndarray:
 
   Args:
     rewards: float[P, G], nan where there is none.
-    epsilon: added to the std, in units of reward (TRL adds 1e-4).
+    epsilon: added to the std, in units of reward (verl's 1e-6; TRL adds 1e-4,
+      which is 2e-4 of the advantages of a group half right).
 
   Returns:
     float32[P, G]; every row sums to zero.
@@ -108,7 +111,9 @@ def leave_one_out(rewards: np.ndarray) -> np.ndarray:
 def batch(rewards: np.ndarray, *, epsilon: float = 1e-6) -> np.ndarray:
   """Standardizes rewards over the whole batch, groups ignored.
 
-  A = (r - mean) / (std + epsilon), std with P G - 1 degrees of freedom.
+  A = (r - mean) / (std + epsilon), std with P G - 1 degrees of freedom. Every
+  completion counts once here; verl takes mean and std over tokens, where long
+  ones count more.
 
   Args:
     rewards: float[P, G], nan where there is none.
@@ -133,7 +138,8 @@ def reinforce_pp_baseline(
   """Centers within the group, then scales by the std of the whole batch.
 
   A_pg = (r_pg - mean_p) / (std of all (r - mean) + epsilon), std with one
-  degree of freedom less than there are rewards.
+  degree of freedom less than there are rewards. Every completion counts once
+  here; verl takes the std over tokens, where long ones count more.
 
   Args:
     rewards: float[P, G], nan where there is none.
@@ -155,11 +161,35 @@ def reinforce_pp_baseline(
 
 
 @_REGISTRY.register('f_grpo')
-def f_grpo(rewards: np.ndarray, *, gamma: float = 1.0,
-           epsilon: float = 1e-6) -> np.ndarray:
+def f_grpo(rewards: np.ndarray, *, gamma: float = 1.0) -> np.ndarray:
+  """Scales centered rewards down where success is common.
+
+  A_pg = (1 - c_p / k_p)^gamma (r_pg - mean_p), c successes of the k of the
+  group that have a reward.
+
+  Args:
+    rewards: float[P, G], each 0, 1 or nan.
+    gamma: exponent; 0 is group_mean. The default is ours.
+
+  Returns:
+    float32[P, G]; every row sums to zero.
+
+  Raises:
+    ValueError: if G < 2, or a reward is neither 0 nor 1.
+
+  Source: the baseline F-GRPO of arXiv 2609.00444 (GAPO), second-hand, whose
+  runs all do without the std; f_grpo_zscore has it.
+  """
+  return (_failure_rate(rewards, 'f_grpo') ** gamma
+          * group_mean(rewards)).astype(np.float32)
+
+
+@_REGISTRY.register('f_grpo_zscore')
+def f_grpo_zscore(rewards: np.ndarray, *, gamma: float = 1.0,
+                  epsilon: float = 1e-6) -> np.ndarray:
   """Scales GRPO's advantages down where success is common.
 
-  A_pg = (1 - c_p / k_p)^gamma zscore_pg, c successes of k.
+  A_pg = (1 - c_p / k_p)^gamma zscore_pg, as f_grpo on group_zscore.
 
   Args:
     rewards: float[P, G], each 0, 1 or nan.
@@ -172,18 +202,23 @@ def f_grpo(rewards: np.ndarray, *, gamma: float = 1.0,
   Raises:
     ValueError: if G < 2, or a reward is neither 0 nor 1.
 
-  Source: F-GRPO, second-hand, as a baseline of arXiv 2609.00444 (GAPO).
+  Source: Plyusov et al., arXiv 2602.06717 (F-GRPO), from its abstract and a
+  summary: a factor on the advantages of GRPO, which are z-scores.
   """
+  return (_failure_rate(rewards, 'f_grpo_zscore') ** gamma
+          * group_zscore(rewards, epsilon=epsilon)).astype(np.float32)
+
+
+def _failure_rate(rewards, caller):
+  """1 - c / k of each group, [P, 1]; 1 where nothing has a reward."""
   rewards = np.asarray(rewards, np.float64)
   odd = rewards[~np.isnan(rewards) & (rewards != 0) & (rewards != 1)]
   if odd.size:
     raise ValueError(
-        f'f_grpo counts successes and needs rewards of 0 or 1, got '
+        f'{caller} counts successes and needs rewards of 0 or 1, got '
         f'{odd[0]}. Threshold the rewards, or use group_zscore.')
-  _, count = _center(rewards, 'f_grpo')
-  rate = np.nansum(rewards, 1, keepdims=True) / np.maximum(count, 1)
-  scores = group_zscore(rewards, epsilon=epsilon)
-  return ((1 - rate) ** gamma * scores).astype(np.float32)
+  _, count = _center(rewards, caller)
+  return 1 - np.nansum(rewards, 1, keepdims=True) / np.maximum(count, 1)
 
 
 def _center(rewards, caller):

@@ -1,4 +1,5 @@
 """Builds the parts of a run from its Experiment, for training and tools."""
+import functools
 from typing import NamedTuple
 
 import jax
@@ -7,13 +8,16 @@ import jax.numpy as jnp
 from rlclip import config as config_lib
 from rlclip import learner as learner_lib
 from rlclip import losses, partitioning, rollouts
-from rlclip.data import tasks
+from rlclip.data import order, tasks
 from rlclip.data import tokenizer as tokenizer_lib
 from rlclip.models import config as model_config
 from rlclip.models import huggingface, transformer
 from rlclip.rewards import pool as pool_lib
+from rlclip.rewards import shaping
 from rlclip.sampler import engine
 from rlclip.types import Params, Prompt, SamplingSpec, TrainState
+
+_CHECKED = 1 << 13
 
 
 class Parts(NamedTuple):
@@ -50,7 +54,7 @@ def build(experiment: config_lib.Experiment) -> Parts:
       model, losses.make(spec), optimizer(e), mesh,
       temperature=e.rollout.temperature,
       num_micro_batches=e.learner.num_micro_batches,
-      chunk=e.learner.logits_chunk)
+      chunk=e.learner.logits_chunk, statistics=spec.needs, dials=spec.dials)
   sampler = engine.Engine(
       architecture, seed=e.seed, num_slots=e.num_slots,
       max_prompt=e.rollout.prompt_length,
@@ -68,6 +72,14 @@ def optimizer(experiment: config_lib.Experiment):
       decay_steps=experiment.num_steps * experiment.updates_per_step,
       b1=o.b1, b2=o.b2, epsilon=o.epsilon, weight_decay=o.weight_decay,
       max_grad_norm=o.max_grad_norm)
+
+
+def learning_rate(experiment: config_lib.Experiment, update: int) -> float:
+  """What the optimizer's schedule is at an update, counted from 0."""
+  o = experiment.optimizer
+  return float(learner_lib.rate_schedule(
+      o.learning_rate, o.warmup_steps,
+      experiment.num_steps * experiment.updates_per_step, o.schedule)(update))
 
 
 def initial_params(parts: Parts) -> Params:
@@ -98,12 +110,40 @@ def pool(experiment: config_lib.Experiment, reward: str) -> pool_lib.Pool:
       on_failure=r.on_failure)
 
 
+def penalty(experiment: config_lib.Experiment):
+  """Lengths in tokens -> what advantages take off for them; None for none."""
+  r = experiment.reward
+  return functools.partial(
+      shaping.overlong_penalty,
+      max_length=experiment.rollout.completion_length,
+      buffer=r.overlong_buffer, factor=r.overlong_factor
+  ) if r.overlong_buffer else None
+
+
 def evaluation_tasks(parts: Parts) -> dict[str, tasks.Task]:
   """The training task, whose test split is always evaluated, and others."""
   e = parts.experiment
   others = {name: tasks.get(name, **_data_dir(e, name))
             for name in e.evaluation.tasks}
   return {e.task.name: parts.task, **others}
+
+
+def check_prompts(parts: Parts) -> None:
+  """Encodes the prompts that training meets first, to find one too long.
+
+  All of a data set of usual size; of an endless one, what takes seconds.
+
+  Raises:
+    ValueError: naming the first in the order of training.
+  """
+  e, r = parts.experiment, parts.experiment.rollout
+  size = len(parts.task.examples('train'))
+  most = e.num_steps * r.num_prompts * (1 + r.max_refills)
+  if most:
+    rollouts.encode(
+        parts.task, parts.tokenizer, 'train',
+        order.indices_at(0, min(size, most, _CHECKED), size, seed=e.seed),
+        limit=r.prompt_length)
 
 
 def test_prompts(parts: Parts, task: tasks.Task) -> list[Prompt]:

@@ -115,8 +115,7 @@ class Checkpointer:
     with self._writing():
       return self._manager.save(step, metrics=measured, args=ocp.args.Composite(
           params=ocp.args.StandardSave(state.params),
-          optimizer=ocp.args.StandardSave(
-              {'step': state.step, 'opt_state': state.opt_state}),
+          optimizer=ocp.args.StandardSave(_without_params(state)),
           metadata=ocp.args.JsonSave(dict(metadata))))
 
   def steps(self) -> tuple[int, ...]:
@@ -152,12 +151,10 @@ class Checkpointer:
       ValueError: if its tree, shapes or dtypes differ from the ones asked
         for (names the first leaf), or if it cannot be read.
     """
-    wanted = {'params': abstract_state.params, 'optimizer': {
-        'step': abstract_state.step, 'opt_state': abstract_state.opt_state}}
+    wanted = {'params': abstract_state.params,
+              'optimizer': _without_params(abstract_state)}
     step, items = self._restore(wanted, step)
-    state = types.TrainState(
-        items['optimizer']['step'], items['params'],
-        items['optimizer']['opt_state'])
+    state = types.TrainState(params=items['params'], **items['optimizer'])
     return Restored(step, state, items['metadata'])
 
   def restore_params(
@@ -299,3 +296,9 @@ def _describe(shape, dtype):
 def _first_line(error):
   text = str(error).strip().splitlines()
   return f'{type(error).__name__}: {text[0][:300] if text else ""}'
+
+
+def _without_params(state: types.TrainState) -> dict[str, Any]:
+  """What only training needs: step, optimizer state, factors of the dials."""
+  return {name: value for name, value in state._asdict().items()
+          if name != 'params'}

@@ -9,7 +9,7 @@ import types as python_types
 import typing
 from typing import Any, Mapping
 
-from rlclip import algorithms
+from rlclip import algorithms, config_checks
 from rlclip.losses import LossSpec, reduce
 
 
@@ -51,18 +51,25 @@ class WarmStart:
 @dataclasses.dataclass(frozen=True)
 class Algorithm:
   name: str
+  bounds: str | None
   divergence: str | None
   delta: float | None
   eps_low: float | None
   eps_high: float | None
   cap: float | None
+  penalty: str | None
   beta: float | None
+  estimator: str | None
+  toward: str | None
   gate: str | None
   level: str | None
   anchor: str | None
   mismatch: str | None
   reduction: str | None
   advantage: str | None
+  entropy_bonus: float | None
+  width_dial: str | None
+  beta_dial: str | None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,6 +81,14 @@ class Rollout:
   temperature: float
   num_slots: int
   steps_per_round: int
+  max_refills: int
+
+
+@dataclasses.dataclass(frozen=True)
+class ReferenceSpec:
+  every: int
+  max_kl: float
+  kl_decay: float
 
 
 @dataclasses.dataclass(frozen=True)
@@ -109,6 +124,8 @@ class Reward:
   num_workers: int
   deadline: float
   on_failure: str
+  overlong_buffer: int
+  overlong_factor: float
 
 
 @dataclasses.dataclass(frozen=True)
@@ -145,6 +162,7 @@ class Experiment:
   warm_start: WarmStart
   algorithm: Algorithm
   rollout: Rollout
+  reference: ReferenceSpec
   learner: LearnerSpec
   optimizer: Optimizer
   mesh: MeshSpec
@@ -260,99 +278,8 @@ def _convert(hint, value, path):
 
 
 def _check(e: Experiment):
-  """Every check that needs more than one key, or a range."""
-  for holds, key, expected, got in (*_model_rules(e), *_training_rules(e),
-                                    *_host_rules(e)):
+  for holds, key, expected, got in config_checks.rules(e):
     if not holds:
       raise ValueError(
           f'config.{key} must be {expected}, got {got!r}. Change it in the '
           f'config file or with --config.{key}=.')
-  e.loss_spec  # an unknown algorithm or override stops here
-
-
-def _model_rules(e: Experiment):
-  """(whether it holds, key, what is expected, what came), model and start."""
-  m, w = e.model, e.warm_start
-  total = e.rollout.prompt_length + e.rollout.completion_length
-  return (
-      (m.dtype in ('float32', 'bfloat16'), 'model.dtype',
-       'float32 or bfloat16', m.dtype),
-      (m.remat in ('none', 'layer'), 'model.remat', 'none or layer', m.remat),
-      (m.path or m.architecture.family in ('llama', 'qwen2', 'qwen3'),
-       'model.architecture.family', 'llama, qwen2 or qwen3',
-       m.architecture.family),
-      (m.path or total <= m.architecture.max_positions,
-       'model.architecture.max_positions',
-       f'at least prompt_length + completion_length = {total}',
-       m.architecture.max_positions),
-      (w.num_steps >= 0, 'warm_start.num_steps', '0 or more', w.num_steps),
-      (w.num_steps == 0 or not m.path, 'warm_start.num_steps',
-       '0 where model.path gives pretrained weights', w.num_steps),
-      (w.batch_size >= 1, 'warm_start.batch_size', '1 or more', w.batch_size),
-      (w.learning_rate > 0, 'warm_start.learning_rate', 'more than 0',
-       w.learning_rate),
-      (0 <= w.slip_rate < 1, 'warm_start.slip_rate',
-       'at least 0 and less than 1', w.slip_rate),
-  )
-
-
-def _training_rules(e: Experiment):
-  """As _model_rules, for rollouts and updates."""
-  r, u, o = e.rollout, e.learner, e.optimizer
-  per_mini_batch = r.num_prompts // max(u.num_mini_batches, 1)
-  at_least_one = tuple(
-      (getattr(part, name) >= 1, f'{group}.{name}', '1 or more',
-       getattr(part, name))
-      for group, part, names in (
-          ('rollout', r, ('num_prompts', 'group_size', 'prompt_length',
-                          'completion_length', 'steps_per_round')),
-          ('learner', u, ('num_epochs', 'num_mini_batches',
-                          'num_micro_batches', 'logits_chunk')))
-      for name in names)
-  return (
-      (e.num_steps >= 0, 'num_steps', '0 or more', e.num_steps),
-      *at_least_one,
-      (r.temperature > 0, 'rollout.temperature',
-       'more than 0 (greedy rollouts have no ratio to clip)', r.temperature),
-      (r.num_slots >= 0, 'rollout.num_slots', '0 (all) or more', r.num_slots),
-      (r.num_prompts % u.num_mini_batches == 0, 'learner.num_mini_batches',
-       f'a divisor of rollout.num_prompts = {r.num_prompts}',
-       u.num_mini_batches),
-      (per_mini_batch % u.num_micro_batches == 0, 'learner.num_micro_batches',
-       f'a divisor of the {per_mini_batch} prompts of a mini-batch',
-       u.num_micro_batches),
-      (o.learning_rate > 0, 'optimizer.learning_rate', 'more than 0',
-       o.learning_rate),
-      (o.schedule in ('constant', 'cosine', 'linear'), 'optimizer.schedule',
-       'constant, cosine or linear', o.schedule),
-      (o.warmup_steps >= 0, 'optimizer.warmup_steps', '0 or more',
-       o.warmup_steps),
-      (o.max_grad_norm >= 0, 'optimizer.max_grad_norm', '0 (none) or more',
-       o.max_grad_norm),
-  )
-
-
-def _host_rules(e: Experiment):
-  """As _model_rules, for rewards, evaluation and checkpoints."""
-  d, v, k = e.reward, e.evaluation, e.checkpoint
-  return (
-      (d.num_workers >= 1, 'reward.num_workers', '1 or more', d.num_workers),
-      (d.deadline > 0, 'reward.deadline', 'more than 0 seconds', d.deadline),
-      (d.on_failure in ('none', 'zero'), 'reward.on_failure', 'none or zero',
-       d.on_failure),
-      (v.every >= 0, 'evaluation.every', '0 or more', v.every),
-      (v.num_problems >= 0, 'evaluation.num_problems', '0 (all) or more',
-       v.num_problems),
-      (v.num_samples >= 1, 'evaluation.num_samples', '1 or more',
-       v.num_samples),
-      (v.temperature >= 0, 'evaluation.temperature', '0 (greedy) or more',
-       v.temperature),
-      (v.temperature > 0 or v.num_samples == 1, 'evaluation.num_samples',
-       '1 where evaluation.temperature is 0: greedy samples are all the same',
-       v.num_samples),
-      (v.temperature > 0 or (v.top_p == 1 and v.top_k == 0),
-       'evaluation.top_p', '1, and top_k 0, where temperature is 0: the mode '
-       'does not depend on them', v.top_p),
-      (k.every >= 1, 'checkpoint.every', '1 or more', k.every),
-      (k.keep_last >= 1, 'checkpoint.keep_last', '1 or more', k.keep_last),
-  )

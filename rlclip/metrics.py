@@ -2,8 +2,12 @@
 
 Names are TRL's where TRL has one:
 
-  loss, grad_norm, entropy
-  reward, reward_std, frac_reward_zero_std
+  loss, grad_norm, entropy, learning_rate    the rate of the last update
+  num_tokens                                 trained on so far, prompts too
+  reward, reward_std, frac_reward_zero_std   of all sampled, before shaping
+  reward/overlong_{penalty,frac}             where it is on; mean and share
+  dynamic_sampling/{generated_groups,kept_frac,refills}   where it is on
+  reference/{age,kl_average}                 steps, nats; where there is one
   completions/{mean,min,max}_length, completions/clipped_ratio
   clip_ratio/{low,high,region}_mean
   kl                                         to the reference policy, nats

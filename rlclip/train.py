@@ -1,14 +1,18 @@
 """The spine: from an Experiment to a trained, evaluated, resumable policy."""
+import dataclasses
 import logging
 import os
-from typing import Any, Mapping
+from typing import Any, Mapping, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from rlclip import assembly, checkpoint
 from rlclip import config as config_lib
-from rlclip import evaluate, metrics, progress, rollouts, warm_start, workdir
+from rlclip import evaluate, metrics, progress
+from rlclip import reference as reference_lib
+from rlclip import rollouts, warm_start, workdir
 from rlclip.data import bank, batching, order
 from rlclip.types import Mean, Params
 
@@ -17,6 +21,12 @@ _log = logging.getLogger(__name__)
 
 class NonfiniteGradient(RuntimeError):
   """A gradient had a NaN or an infinity; the state on disk is good."""
+
+
+class _Taken(NamedTuple):
+  """What a run has used up; kept in its checkpoints."""
+  place: int = 0  # prompts, in the order of rlclip.data.order
+  num_tokens: int = 0  # trained on
 
 
 def train(experiment: config_lib.Experiment,
@@ -62,6 +72,9 @@ class _Run:
     self.pools = {
         reward: assembly.pool(e, reward)
         for reward in {task.reward for task in self.tasks.values()}}
+    self.taken = _Taken()
+    self.kept_reference = reference_lib.Reference(
+        folder.path / 'reference', **dataclasses.asdict(e.reference))
     self.last: dict[str, float] = {}
     self.phase = metrics.Phases()
     self.compilations = metrics.Compilations()
@@ -88,6 +101,7 @@ class _Run:
     e, learner = self.parts.experiment, self.parts.learner
     begun = self.checkpoints.latest()
     if begun is None:
+      assembly.check_prompts(self.parts)
       self._open_writer(keep_through=-1)
       params = assembly.initial_params(self.parts)
       if e.warm_start.num_steps:
@@ -96,15 +110,19 @@ class _Run:
       self.state = learner.init(params)
       del params  # the learner has its own copy
       self.step = 0
-      self._keep_reference()
+      if self.parts.loss_spec.needs_reference:
+        self.kept_reference.begin(self.state.params)
       self._load_sampler()
       self._close_step({})
     else:
       abstract = assembly.abstract_state(self.parts)
       restored = self.checkpoints.restore(abstract)
       self.step, self.state = restored.step, restored.state
+      self.taken = _Taken(**restored.metadata['taken'])
       self._open_writer(keep_through=self.step)
-      self._keep_reference()
+      if self.parts.loss_spec.needs_reference:
+        self.kept_reference.restore(
+            abstract.params, self.step, restored.metadata['reference'])
       self._load_sampler()
       _log.info('Continuing from step %d.', self.step)
 
@@ -120,23 +138,15 @@ class _Run:
         self.step += 1
         collected = self._collect()
         updates = self._update(collected)
+        updates |= self._count(collected, updates)
         self._load_sampler()
         self._close_step({**rollouts.statistics(collected), **updates})
         show(self.step, self.last)
 
-  def _keep_reference(self):
-    """The initial policy, where a penalty needs it; on disk for a resume."""
-    self.reference: Params | None = None
-    if not self.parts.loss_spec.needs_reference:
-      return
-    keeper = checkpoint.Checkpointer(
-        self.folder.path / 'reference', keep_last=1, keep_best=0)
-    if self.step == 0:
-      keeper.save(0, self.state._replace(opt_state={}), {})
-    keeper.wait()
-    shapes = assembly.abstract_state(self.parts).params
-    _, self.reference, _ = keeper.restore_params(shapes)
-    keeper.close()
+  @property
+  def reference(self) -> Params | None:
+    """Where a penalty needs it, the reference policy."""
+    return self.kept_reference.params
 
   def _open_writer(self, keep_through):
     project = self.parts.experiment.logging.wandb_project
@@ -146,18 +156,26 @@ class _Run:
         wandb={'project': project} if project else None)
 
   def _collect(self) -> rollouts.Collected:
-    """One group of answers for each prompt of this step."""
+    """One group of answers for each prompt of this step, or more groups."""
     parts, e = self.parts, self.parts.experiment
     size = len(parts.task.examples('train'))
-    indices = order.indices_at(
-        self.step - 1, e.rollout.num_prompts, size, seed=e.seed)
-    prompts = rollouts.encode(
-        parts.task, parts.tokenizer, 'train', indices,
-        limit=e.rollout.prompt_length)
-    return rollouts.collect(
-        parts.sampler, self.pools[parts.task.reward], parts.tokenizer.decode,
-        prompts, assembly.rollout_spec(parts), group_size=e.rollout.group_size,
-        first_id=(self.step - 1) * e.num_rows, phase=self.phase)
+
+    def draw(place, count):
+      place += self.taken.place
+      indices = order.indices_at(place, count, size, seed=e.seed)
+      prompts = rollouts.encode(
+          parts.task, parts.tokenizer, 'train', indices,
+          limit=e.rollout.prompt_length)
+      # A place is taken once, so its requests have ids of their own.
+      return rollouts.collect(
+          parts.sampler, self.pools[parts.task.reward],
+          parts.tokenizer.decode, prompts, assembly.rollout_spec(parts),
+          group_size=e.rollout.group_size,
+          first_id=place * e.rollout.group_size, phase=self.phase,
+          penalty=assembly.penalty(e))
+
+    return rollouts.collect_with_signal(
+        draw, e.rollout.num_prompts, max_refills=e.rollout.max_refills)
 
   def _update(self, collected: rollouts.Collected) -> dict[str, float]:
     """All optimizer updates of one rollout batch; writes it to the bank."""
@@ -171,6 +189,9 @@ class _Run:
       if spec.needs_old:
         stats = parts.learner.score(self.state.params, self._put(batch))
         batch = batch._replace(old_logps=np.asarray(stats.logps))
+      # The state is donated, so the weights of the batch are copied.
+      anchor = (jax.tree.map(jnp.copy, self.state.params)
+                if spec.needs_anchor_policy else None)
       totals: list[Mapping[str, Mean]] = []
       for epoch in range(e.learner.num_epochs):
         rng = np.random.default_rng((e.seed, self.step, epoch))
@@ -179,7 +200,7 @@ class _Run:
             order=rng.permutation(e.rollout.num_prompts))
         for mini_batch in mini_batches:
           self.state, means = parts.learner.update(
-              self.state, self.reference, self._put(mini_batch))
+              self.state, self.reference, self._put(mini_batch), anchor)
           totals.append(means)
       totals = jax.device_get(totals)  # waits for the updates
     self._check_finite(totals)
@@ -191,6 +212,22 @@ class _Run:
                'stop_ids': parts.tokenizer.stop_ids})
     return metrics.to_floats(
         jax.tree.map(lambda *leaves: sum(leaves), *totals))
+
+  def _count(self, collected, updates: dict[str, float]) -> dict[str, float]:
+    """What the step took, and whether the policy becomes the reference."""
+    e = self.parts.experiment
+    self.taken = _Taken(
+        self.taken.place + len(collected.groups),
+        self.taken.num_tokens + collected.num_tokens)
+    values = {
+        'num_tokens': self.taken.num_tokens,
+        # Of the step's last update.
+        'learning_rate': assembly.learning_rate(
+            e, self.step * e.updates_per_step - 1)}
+    if self.reference is not None:
+      values |= self.kept_reference.follow(
+          self.step, updates['kl'], self.state.params)
+    return values
 
   def _put(self, batch):
     return jax.device_put(batch, self.parts.partitioner.batch_shardings(batch))
@@ -226,9 +263,14 @@ class _Run:
       with self.phase('checkpoint'):
         self.writer.flush()
         main = f'eval/{e.task.name}/pass@1'
+        metadata = {
+            'config': config_lib.as_dict(e), 'versions': workdir.versions(),
+            'taken': self.taken._asdict()}
+        if self.reference is not None:
+          self.kept_reference.save(self.checkpoints)
+          metadata['reference'] = self.kept_reference.metadata()
         self.checkpoints.save(
-            self.step, self.state,
-            {'config': config_lib.as_dict(e), 'versions': workdir.versions()},
+            self.step, self.state, metadata,
             {'pass@1': values[main]} if main in values else None)
 
   def _evaluate(self) -> dict[str, float]:

@@ -113,6 +113,7 @@ class Batch(NamedTuple):
   advantages: Array  # float32[N]
   rewards: Array  # float32[N]
   group_mean: Array  # float32[N], mean reward of the row's group
+  group_size: Array  # float32[N], rows of the group that have a reward
   truncated: Array  # bool[N], ended by length
 
 
@@ -168,3 +169,4 @@ class TrainState(NamedTuple):
   step: Array  # int32[], optimizer updates done
   params: Params
   opt_state: Any
+  factors: Mapping[str, Array] = {}  # of the rule's dials, by role

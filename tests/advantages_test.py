@@ -25,7 +25,7 @@ class ContractTest(parameterized.TestCase):
   @parameterized.parameters(*(n for n in advantages.names() if n != 'batch'))
   def test_constant_groups_have_exactly_no_signal(self, name):
     # The mean of seven floats 0.1 is not 0.1.
-    value = 1.0 if name == 'f_grpo' else 0.1
+    value = 1.0 if name.startswith('f_grpo') else 0.1
     got = advantages.get(name)(np.full((3, 7), value))
     np.testing.assert_array_equal(got, np.zeros((3, 7)))
 
@@ -71,13 +71,20 @@ class NumbersTest(absltest.TestCase):
     want = np.sqrt(1.5)
     np.testing.assert_allclose(got, [[want, -want], [0, 0]], rtol=1e-6)
 
-  def test_f_grpo_scales_by_the_failure_rate(self):
-    rewards = np.array([[1.0, 0, 0, 0]])
-    got = advantages.get('f_grpo(gamma=2)')(rewards)
-    np.testing.assert_allclose(
-        got, 0.75 ** 2 * advantages.group_zscore(rewards), rtol=1e-6)
-    with self.assertRaisesRegex(ValueError, '0 or 1, got 0.5'):
-      advantages.f_grpo(np.array([[0.5, 1.0]]))
+  def test_f_grpo_scales_centered_rewards_by_the_failure_rate(self):
+    # Three of four right: (1 - 3/4)^2 = 1/16 of 1/4 and of -3/4.
+    got = advantages.get('f_grpo(gamma=2)')(np.array([[1.0, 1, 1, 0]]))
+    np.testing.assert_array_equal(got, np.array([[1, 1, 1, -3]]) / 64)
+
+  def test_f_grpo_zscore_scales_zscores(self):
+    # One of four right: 3/4 of 3/2 and of -1/2.
+    got = advantages.f_grpo_zscore(np.array([[1.0, 0, 0, 0]]), epsilon=0)
+    np.testing.assert_allclose(got, [[1.125] + [-0.375] * 3], rtol=1e-7)
+
+  def test_f_grpo_counts_successes_and_takes_no_other_rewards(self):
+    for name in ('f_grpo', 'f_grpo_zscore'):
+      with self.assertRaisesRegex(ValueError, '0 or 1, got 0.5'):
+        advantages.get(name)(np.array([[0.5, 1.0]]))
 
   def test_a_number_that_it_does_not_take_is_an_error(self):
     with self.assertRaisesRegex(ValueError, 'does not take gamma'):

@@ -26,7 +26,8 @@ def _state(value, *, width=4, sharding=None):
     params['layer']['kernel'] = jax.device_put(
         params['layer']['kernel'], sharding)
   return types.TrainState(
-      jnp.int32(value), params, _OPTIMIZER.init(params))
+      jnp.int32(value), params, _OPTIMIZER.init(params),
+      {'width': jnp.float32(value)})
 
 
 def _abstract(state):

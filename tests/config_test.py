@@ -37,6 +37,7 @@ def test_every_config_resolves(name):
      'num_mini_batches must be a divisor of rollout.num_prompts = 32, got 5'),
     (dict(learner__num_mini_batches=4, learner__num_micro_batches=3),
      'a divisor of the 8 prompts of a mini-batch, got 3'),
+    (dict(learner__num_mini_batches=0), 'mini_batches must be 1 or more'),
     (dict(rollout__temperature=0.0), 'temperature must be more than 0'),
     (dict(model__architecture__max_positions=100),
      'at least prompt_length .* = 128, got 100'),
@@ -49,6 +50,20 @@ def test_every_config_resolves(name):
     # GRPO's clip has no delta: the option would have no effect.
     (dict(algorithm__delta=0.1), "'grpo' does not take delta"),
     (dict(algorithm__name='atr_grpo', algorithm__delta=-1.0), 'delta > 0'),
+    (dict(reward__overlong_buffer=65),
+     'overlong_buffer must be 0 .*completion_length = 64, got 65'),
+    (dict(reward__overlong_factor=0.5), 'it has no effect, got 0.5'),
+    (dict(reward__overlong_buffer=8, algorithm__advantage='f_grpo(gamma=2)'),
+     'must be 0 with the advantage f_grpo'),
+    (dict(rollout__max_refills=-1), 'max_refills must be 0 .off. or more'),
+    (dict(rollout__max_refills=1, rollout__group_size=1),
+     'no group has a signal, got 1'),
+    (dict(reference__kl_decay=1.0), 'kl_decay must be at least 0'),
+    # DAPO's rule has no reference to refresh.
+    (dict(algorithm__name='dapo', reference__every=5),
+     'every must be 0, its default, where the rule has no penalty'),
+    (dict(algorithm__name='dapo', reference__max_kl=0.1), 'max_kl must be 0.0'),
+    (dict(algorithm__name='dapo', reference__kl_decay=0.5), 'must be 0.9'),
 ])
 def test_what_makes_no_sense_stops_before_step_0(changes, message):
   with pytest.raises(ValueError, match=message):

@@ -24,26 +24,33 @@ MAY_IMPORT = {
     # A name of the literature is one point: a LossSpec made of the axes.
     'algorithms': {
         'advantages', 'losses', 'trust_region', 'divergences', 'registry'},
+    # Other libraries' options are set against the axes, and named points.
+    'translate': {'algorithms', 'losses', 'trust_region'},
     # Algorithms: certificates speak of every published rule.
     'oracle': {'algorithms', 'losses', 'trust_region', 'divergences', 'types',
                'registry'},
     'advantages': {'registry', 'types'},
     'rewards': {'registry', 'types'},
     'data': {'registry', 'types'},
-    'models': {'types', 'registry'},
+    'models': {'divergences', 'types', 'registry'},
     'partitioning': {'types'},
     'sampler': {'models', 'types'},
     'learner': {'losses', 'models', 'partitioning', 'types'},
     # A config is checked against what its names stand for.
-    'config': {'algorithms', 'losses', 'trust_region', 'registry'},
+    'config': {'algorithms', 'config_checks', 'losses', 'trust_region',
+               'registry'},
+    'config_checks': set(),
     'workdir': set(),
     'progress': {'evaluate'},
     'metrics': {'types', 'workdir'},
     'checkpoint': {'types', 'workdir'},
+    'reference': {'checkpoint', 'types'},
     # Statistics, and answers by way of the same rollouts as training.
     'evaluate': {'rollouts', 'workdir', 'types', 'registry'},
+    # Besides runs: descriptions of every axis, certificates among them.
     'analysis': {'evaluate', 'losses', 'data', 'metrics', 'workdir', 'types',
-                 'registry'},
+                 'registry', 'divergences', 'trust_region', 'algorithms',
+                 'advantages', 'oracle'},
     # These tie the parts together.
     'rollouts': {'advantages', 'data', 'rewards', 'types', 'registry'},
     'assembly': ANY,

@@ -1,10 +1,13 @@
 """The update step: meshes, micro-batches, compilations, bad gradients."""
+import dataclasses
+
 import jax
 import numpy as np
 import optax
 import pytest
 
 from rlclip import algorithms, learner, losses, partitioning
+from rlclip.losses import dials
 from rlclip.models import config as config_lib
 from rlclip.models import transformer
 from rlclip.types import Batch
@@ -12,6 +15,7 @@ from rlclip.types import Batch
 CONFIG = config_lib.ModelConfig(
     'qwen2', 64, 32, 2, 4, 2, 8, 64, qkv_bias=True, initializer_range=0.2)
 P, G, S, C = 8, 4, 6, 5
+SPEC = algorithms.get('rpg_ufkl')
 
 
 def make_batch(seed=0):
@@ -28,27 +32,46 @@ def make_batch(seed=0):
       advantages=rng.normal(size=rows).astype(np.float32),
       rewards=rng.integers(0, 2, rows).astype(np.float32),
       group_mean=np.full(rows, 0.5, np.float32),
+      group_size=np.full(rows, G, np.float32),
       truncated=np.zeros(rows, bool))
 
 
-def three_updates(sizes=(1, 1, 1), num_micro_batches=1, algorithm='rpg_ufkl'):
+def three_updates(sizes=(1, 1, 1), num_micro_batches=1, spec=SPEC):
   """Returns parameters, metrics and the learner after three updates."""
   devices = jax.devices()[:np.prod(sizes)]
   mesh = partitioning.make(*sizes, devices=devices)
   model = transformer.make(CONFIG, constrain=mesh.constrain)
   # Plain SGD: Adam would blow rounding up where a gradient is nearly zero.
   made = learner.make(
-      model, losses.make(algorithms.get(algorithm)), optax.sgd(0.05), mesh,
-      temperature=0.8, num_micro_batches=num_micro_batches, chunk=16)
+      model, losses.make(spec), optax.sgd(0.05), mesh, temperature=0.8,
+      num_micro_batches=num_micro_batches, chunk=16, statistics=spec.needs,
+      dials=spec.dials)
   params = jax.device_put(
       transformer.make(CONFIG).init(jax.random.key(0)), made.shardings.params)
   state, metrics = made.init(params), None
   for step in range(3):
     batch = make_batch(step)
     batch = jax.device_put(batch, mesh.batch_shardings(batch))
-    state, metrics = made.update(state, params, batch)
+    anchor = params if spec.needs_anchor_policy else None
+    state, metrics = made.update(state, params, batch, anchor)
   metrics = {k: float(v.value()) for k, v in metrics.items()}
   return jax.device_get(state.params), metrics, made
+
+
+EXACT = dataclasses.replace(
+    SPEC, penalty=losses.Penalty('reverse_kl', 0.1, estimator='exact'),
+    width_dial=dials.TargetClipShare(0.1),
+    beta_dial=dials.TargetKL(0.01), entropy_bonus=0.01)
+
+
+def test_exact_penalty_and_dials_on_many_devices_in_parts():
+  expected = three_updates(spec=EXACT)
+  assert_same(three_updates((2, 2, 2), 2, EXACT), expected)
+  # Each of two updates moves them by the most: the policy starts at the
+  # reference and is far from it afterwards; most tokens are clipped.
+  assert expected[1]['dial/beta'] == pytest.approx(0.98 * 1.02)
+  assert expected[1]['dial/width'] == pytest.approx(1.02 ** 2)
+  assert expected[2].update._cache_size() == 1
 
 
 @pytest.fixture(scope='module')

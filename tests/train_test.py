@@ -3,6 +3,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -59,14 +60,23 @@ def deterministic_lines(folder):
           for line in metrics.read(folder / 'metrics.jsonl')]
 
 
-def arrays(folder):
-  """Name -> bytes of every file of the last checkpoint's arrays."""
+def arrays(folder, step=4):
+  """The arrays of a checkpoint."""
   import jax
   import orbax.checkpoint as ocp
   with ocp.StandardCheckpointer() as reader:
-    trees = [reader.restore(folder / 'checkpoints' / '4' / item)
+    trees = [reader.restore(folder / 'checkpoints' / str(step) / item)
              for item in ('params', 'optimizer')]
   return [np.asarray(leaf) for leaf in jax.tree.leaves(trees)]
+
+
+def assert_same_runs(folder, other, step=4):
+  assert deterministic_lines(folder) == deterministic_lines(other)
+  for a, b in zip(arrays(folder, step), arrays(other, step), strict=True):
+    np.testing.assert_array_equal(a, b)
+  for path in sorted((other / 'rollouts').glob('*.parquet')):
+    assert pq.read_table(folder / 'rollouts' / path.name).equals(
+        pq.read_table(path))
 
 
 def test_the_line_runs_and_leaves_everything_behind(whole):
@@ -88,6 +98,7 @@ def test_metrics_have_the_names_of_trl_and_the_phases(whole):
                'completions/mean_length', 'completions/clipped_ratio',
                'clip_ratio/low_mean', 'clip_ratio/high_mean',
                'clip_ratio/region_mean', 'grad_norm', 'loss',
+               'learning_rate', 'num_tokens',
                'time/sample', 'time/reward', 'time/update', 'time/sync',
                'compile/count', 'compile/seconds', 'eval/arithmetic/pass@1'):
     assert name in last, name
@@ -130,12 +141,38 @@ def test_killed_at_any_step_it_ends_bit_equal(whole, cache, tmp_path):
   code, output = finish(folder, cache)
   assert code == 0, output
   assert kills >= 3
-  assert deterministic_lines(folder) == deterministic_lines(whole[0])
-  for a, b in zip(arrays(folder), arrays(whole[0]), strict=True):
-    np.testing.assert_array_equal(a, b)
-  for path in sorted((whole[0] / 'rollouts').glob('*.parquet')):
-    assert pq.read_table(folder / 'rollouts' / path.name).equals(
-        pq.read_table(path))
+  assert_same_runs(folder, whole[0])
+
+
+def test_what_a_run_has_taken_comes_back_with_its_checkpoint(cache, tmp_path):
+  # Refills move the place in the data, and the reference moves too.
+  flags = [f'--config.{flag}' for flag in (
+      'num_steps=6', 'checkpoint.every=2', 'algorithm.name=grpo',
+      'rollout.max_refills=2', 'reference.every=3',
+      'algorithm.width_dial=target_clip_share', 'algorithm.estimator=exact',
+      'reward.overlong_buffer=8')]
+  whole, folder = tmp_path / 'whole', tmp_path / 'run'
+  code, output = finish(whole, cache, *flags)
+  assert code == 0, output
+  lines = metrics.read(whole / 'metrics.jsonl')[1:]
+  assert [line['reference/age'] for line in lines] == [0, 1, 2, 0, 1, 2]
+  assert sorted(p.name for p in (whole / 'reference').iterdir())[-1] == '6'
+  rows = [row for path in sorted((whole / 'rollouts').glob('*.parquet'))
+          for row in pq.read_table(path).to_pylist()]
+  # No prompt comes twice, and no request has another's id.
+  assert [row['request_id'] for row in rows] == list(range(len(rows)))
+  assert len(rows) > 6 * 32
+  trained = [row for row in rows if not row['dropped']]
+  assert lines[-1]['num_tokens'] == sum(
+      len(row['prompt_tokens']) + len(row['tokens']) for row in trained)
+  # As if killed after step 6, before its checkpoint: it goes on from step 4,
+  # whose reference is the policy after step 3.
+  shutil.copytree(whole, folder)
+  shutil.rmtree(folder / 'checkpoints' / '6')
+  code, output = finish(folder, cache, *flags)
+  assert code == 0, output
+  assert 'Continuing from step 4' in output
+  assert_same_runs(folder, whole, step=6)
 
 
 def test_a_finished_run_started_again_only_shows_its_end(whole, cache):

@@ -14,9 +14,12 @@ Columns, one row a completion, the rows of a prompt together:
   behavior_logps list<float>    nats, of the distribution sampled from
   old_logps      list<float>    the learner's at the same weights; or null
   reward         float          null where it could not be scored
-  rewards        map<string, float>   by reward function, before weighting
+  rewards        map<string, float>   by reward function, before weighting;
+                                `overlong`: the penalty added to the reward
   gold           string
   advantage      float          as used by the loss
+  dropped        bool           left out of training with its group, which had
+                                no signal; read as false where a file is older
 
 The file's metadata has `rlclip.bank.version` and `rlclip.bank.run`, a JSON
 object with what the run wants remembered (temperature, stop ids, ...).
@@ -49,6 +52,7 @@ SCHEMA = pa.schema([
     ('rewards', pa.map_(pa.string(), pa.float32())),
     ('gold', pa.string()),
     ('advantage', pa.float32()),
+    ('dropped', pa.bool_()),
 ])
 
 
@@ -69,6 +73,7 @@ class Rollout(NamedTuple):
   rewards: Mapping[str, float | None]
   gold: str
   advantage: float
+  dropped: bool = False
 
 
 def file_name(step: int) -> str:
@@ -156,8 +161,12 @@ def run_of(table: pa.Table) -> dict[str, Any]:
 
 
 def _read_file(path: str, columns: Sequence[str] | None) -> pa.Table:
+  wanted = SCHEMA.names if columns is None else list(columns)
   try:
-    table = pq.read_table(path, columns=columns, partitioning=None)
+    known = pq.read_schema(path).names
+    table = pq.read_table(
+        path, partitioning=None, columns=None if columns is None else [
+            name for name in columns if name != 'dropped' or name in known])
   except (pa.ArrowInvalid, OSError) as error:
     raise ValueError(
         f'Expected a rollout bank file at {path}, but it cannot be read: '
@@ -168,6 +177,10 @@ def _read_file(path: str, columns: Sequence[str] | None) -> pa.Table:
     raise ValueError(
         f'Expected rollout bank version {VERSION} in {path}, got '
         f'{version.decode()}. Read it with the rlclip that wrote it.')
+  if 'dropped' in wanted and 'dropped' not in known:
+    table = table.add_column(
+        wanted.index('dropped'), SCHEMA.field('dropped'),
+        pa.array([False] * table.num_rows, pa.bool_()))
   return table
 
 

@@ -79,6 +79,8 @@ def make_batch(
       old_logps=logps.copy(),
       advantages=np.where(kept, advantages.reshape(-1), 0).astype(np.float32),
       rewards=known.reshape(-1),
+      group_size=np.broadcast_to(count, shape).astype(
+          np.float32).reshape(-1),
       group_mean=np.broadcast_to(group_mean, shape).astype(
           np.float32).reshape(-1),
       truncated=truncated)

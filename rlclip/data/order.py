@@ -1,7 +1,6 @@
-"""Which example comes when: a function of (seed, step), with no state.
+"""Which example stands where: a function of (seed, place), with no state.
 
-Nothing about the data needs to be stored to resume a run: a step knows its
-examples.
+All that a run has to remember of its data is how many places it has taken.
 """
 import functools
 
@@ -35,32 +34,31 @@ def order(size: int, *, seed: int, epoch: int) -> np.ndarray:
   return permutation
 
 
-def indices_at(step: int, batch: int, size: int, *, seed: int) -> np.ndarray:
-  """The examples of one step.
+def indices_at(
+    first: int, count: int, size: int, *, seed: int) -> np.ndarray:
+  """The examples at some places of the line in which training meets them.
 
-  The epochs' permutations stand end to end, and step i takes places
-  [i * batch, (i + 1) * batch) of that line. A batch may therefore cross into
-  the next epoch, and no example is skipped at an epoch's end.
+  The epochs' permutations stand end to end in that line. A batch may therefore
+  cross into the next epoch, and no example is skipped at an epoch's end.
 
   Args:
-    step: counted from 0.
-    batch: examples a step; may exceed `size`.
+    first: place, counted from 0.
+    count: examples; may exceed `size`.
     size: examples in the dataset.
     seed: of the run.
 
   Returns:
-    int64[batch] indices into the dataset.
+    int64[count] indices into the dataset, of places [first, first + count).
 
   Raises:
-    ValueError: a negative step, or a batch or size below 1.
+    ValueError: a negative place, or a count or size below 1.
   """
-  if step < 0 or batch < 1 or size < 1:
+  if first < 0 or count < 1 or size < 1:
     raise ValueError(
-        'indices_at needs step >= 0, batch >= 1 and size >= 1, got '
-        f'{step}, {batch} and {size}. Check the split and the filters of the '
+        'indices_at needs first >= 0, count >= 1 and size >= 1, got '
+        f'{first}, {count} and {size}. Check the split and the filters of the '
         'task.')
-  first, last = step * batch, (step + 1) * batch
-  epochs = range(first // size, (last - 1) // size + 1)
+  epochs = range(first // size, (first + count - 1) // size + 1)
   line = np.concatenate([order(size, seed=seed, epoch=e) for e in epochs])
   start = first - epochs[0] * size
-  return line[start:start + batch]
+  return line[start:start + count]

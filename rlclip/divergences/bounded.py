@@ -21,7 +21,8 @@ def total_variation() -> Divergence:
       slope=lambda d: 0.5 * jnp.sign(d),
       exact=lambda log_p, log_q: 0.5 * jnp.sum(
           jnp.abs(jnp.exp(log_p) - jnp.exp(log_q)), axis=-1),
-      ends=lambda delta: (max(1 - 2 * delta, 0.0), 1 + 2 * delta))
+      ends=lambda delta: (max(1 - 2 * delta, 0.0), 1 + 2 * delta),
+      power=1)
 
 
 @register('jensen_shannon', 'js')

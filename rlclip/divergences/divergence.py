@@ -37,12 +37,21 @@ class Divergence:
       p new and q old; None sums q f(p / q).
     ends: delta -> (low, high) in closed form on the host, float64; None finds
       them by bracketing.
+    budget: delta -> the budget of the generator. Other than delta itself where
+      D is a function of E_old[f(w)] (Renyi).
+    per_sample: whether D is a mean over samples, E_old[f(w)]. If not, only
+      `exact` is D, and no single token has a part of it.
+    power: f(exp d) grows as |d|^power near 0, so a width k times as large is a
+      budget k^power times as large; 1 where f has a kink at w = 1.
     name: as given to `get`.
   """
   generator: Callable[[Array], Array]
   slope: Callable[[Array], Array] | None = None
   exact: Callable[[Array, Array], Array] | None = None
   ends: Callable[[float], tuple[float, float]] | None = None
+  budget: Callable[[Array], Array] = lambda delta: delta
+  per_sample: bool = True
+  power: int = 2
   name: str = ''
 
   def __post_init__(self):
@@ -62,14 +71,14 @@ class Divergence:
     return jnp.exp(log_ratio) * self.slope(log_ratio)
 
   def interval(self, delta: float) -> tuple[float, float]:
-    """{w : f(w) <= delta}, on the host in float64.
+    """{w : f(w) <= budget(delta)}, on the host in float64.
 
     Args:
-      delta: the budget, in units of the generator (nats for the KLs).
+      delta: the budget, in units of D (nats for the KLs).
 
     Returns:
-      (low, high) with 0 <= low <= 1 <= high; low is 0 where f(0+) <= delta,
-      high is inf where no float64 reaches delta.
+      (low, high) with 0 <= low <= 1 <= high; low is 0 where f(0+) is within
+      the budget, high is inf where no float64 reaches it.
 
     Raises:
       ValueError: if delta is negative or nan.
@@ -81,35 +90,34 @@ class Divergence:
           f'{delta}. A budget of 0 keeps the ratio at 1.')
     if delta == 0:
       return 1.0, 1.0
-    if math.isinf(delta):
+    budget = delta if math.isinf(delta) else _at_once(self.budget, delta)
+    if math.isinf(budget):
       return 0.0, math.inf
     if self.ends is not None:
       with np.errstate(all='ignore'):
-        low, high = map(float, self.ends(delta))
+        low, high = map(float, self.ends(budget))
       if 0 <= low <= 1 <= high < math.inf:
         return low, high
-    return self._search(delta)
+    return self._search(budget)
 
-  def _search(self, delta: float) -> tuple[float, float]:
-    """Brackets f = delta on either side of d = 0, in log space."""
-    def excess(d):
-      # At once and in float64, even while a jitted function is being traced.
-      with jax.ensure_compile_time_eval(), jax.enable_x64(True):
-        return float(self.generator(jnp.float64(d))) - delta
-
+  def _search(self, budget: float) -> tuple[float, float]:
+    """Brackets f = budget on either side of d = 0, in log space."""
+    excess = lambda d: _at_once(self.generator, d) - budget
+    # A budget that f reaches in the limit only, but for rounding: no bound.
+    rounding = 4 * np.finfo(np.float64).eps * budget
     ends = []
     for sign, beyond in ((-1.0, 0.0), (1.0, math.inf)):
+      if excess(sign * _LOG_RANGE) <= rounding:
+        ends.append(beyond)
+        continue
       # f is about d^2 / 2: start there and double.
-      far = math.sqrt(2 * delta)
+      far = math.sqrt(2 * budget)
       while far < _LOG_RANGE and excess(sign * far) < 0:
         far *= 2
-      far = min(far, _LOG_RANGE)
-      if excess(sign * far) < 0:
-        ends.append(beyond)
-      else:
-        root = optimize.brentq(
-            excess, 0.0, sign * far, xtol=1e-16, rtol=1e-15, maxiter=500)
-        ends.append(math.exp(root))
+      root = optimize.brentq(
+          excess, 0.0, sign * min(far, _LOG_RANGE), xtol=1e-16, rtol=1e-15,
+          maxiter=500)
+      ends.append(math.exp(root))
     return ends[0], ends[1]
 
 
@@ -159,6 +167,12 @@ def canonical(name: str) -> str:
   """The registered name behind a name or alias, without its numbers."""
   make = REGISTRY[registry_lib.parse(name)[0]]
   return next(key for key in REGISTRY if REGISTRY[key] is make)
+
+
+def _at_once(function, x: float) -> float:
+  """In float64, and now even while a jitted function is being traced."""
+  with jax.ensure_compile_time_eval(), jax.enable_x64(True):
+    return float(function(jnp.float64(x)))
 
 
 def _derivative(function, x):

@@ -37,4 +37,5 @@ def absolute_log_ratio() -> Divergence:
   return Divergence(
       generator=jnp.abs,
       slope=lambda d: jnp.sign(d) * jnp.exp(-d),
-      ends=lambda delta: (np.exp(-delta), np.exp(delta)))
+      ends=lambda delta: (np.exp(-delta), np.exp(delta)),
+      power=1)

@@ -1,15 +1,16 @@
 """From a LossSpec to a loss: of a batch, or of bare arrays."""
-from typing import Any, Callable
+import types
+from typing import Any, Callable, Mapping
 
 import jax.numpy as jnp
 
 from rlclip.losses import reduce
 from rlclip.losses.rule import per_token, RuleInputs
 from rlclip.losses.spec import LossSpec
-from rlclip.types import Batch, LossOutput, TokenStats
+from rlclip.types import Batch, LossOutput, Statistic, TokenStats
 
 Array = Any
-Loss = Callable[[TokenStats, TokenStats | None, Batch], LossOutput]
+Loss = Callable[..., LossOutput]  # see make()
 
 
 def make(spec: LossSpec) -> Loss:
@@ -20,22 +21,23 @@ def make(spec: LossSpec) -> Loss:
 
   Returns:
     A function of TokenStats of the policy (differentiated), TokenStats of the
-    reference or None, and a Batch, which returns a LossOutput. Loss and
-    metrics are Means; those of micro-batches add.
+    reference or None, a Batch, and the factors of the rule's dials by role,
+    which returns a LossOutput. Loss and metrics are Means; those of
+    micro-batches add.
   """
-  def loss(policy: TokenStats, reference: TokenStats | None,
-           batch: Batch) -> LossOutput:
+  def loss(policy: TokenStats, reference: TokenStats | None, batch: Batch,
+           factors: Mapping[str, Array] = types.MappingProxyType({})
+           ) -> LossOutput:
     if spec.needs_reference and reference is None:
       raise ValueError(
           f'{spec.penalty} needs the TokenStats of the reference, got None.')
-    num_rows, num_prompts = batch.mask.shape[0], batch.prompts.shape[0]
     return _reduce(spec, RuleInputs(
         logps=policy.logps, behavior_logps=batch.behavior_logps,
         old_logps=batch.old_logps,
         reference_logps=None if reference is None else reference.logps,
         mask=batch.mask, advantages=batch.advantages, rewards=batch.rewards,
-        group_mean=batch.group_mean, group_size=num_rows // num_prompts,
-        entropy=policy.entropy))
+        group_mean=batch.group_mean, group_size=batch.group_size,
+        entropy=policy.entropy, statistics=policy.extra, factors=factors))
   return loss
 
 
@@ -50,6 +52,9 @@ def from_arrays(
     reference_logps: Array | None = None,
     rewards: Array | None = None,
     group: Array | None = None,
+    entropy: Array | None = None,
+    statistics: Mapping[Statistic, Array] | None = None,
+    factors: Mapping[str, Array] | None = None,
 ) -> LossOutput:
   """The loss of a rule on bare arrays; differentiable in `logps`.
 
@@ -64,6 +69,9 @@ def from_arrays(
     rewards: float[N], for group-adaptive bounds; a row with nan is left out,
       of its group's mean and of the loss.
     group: int[N], equal for the rows of one prompt; needed with rewards.
+    entropy: float[N, C], of the policy, for an entropy bonus.
+    statistics: float[N, C] each, those in `spec.needs`.
+    factors: of the rule's dials, by role; missing ones are 1.
 
   Returns:
     The LossOutput; `.loss.value()` is the number to minimize.
@@ -81,7 +89,9 @@ def from_arrays(
       ('old_logps', old_logps, shape),
       ('reference_logps', reference_logps, shape),
       ('advantages', advantages, shape[:1]), ('rewards', rewards, shape[:1]),
-      ('group', group, shape[:1])):
+      ('group', group, shape[:1]), ('entropy', entropy, shape),
+      *((str(name), value, shape) for name, value in
+        (statistics or {}).items())):
     if value is not None and jnp.shape(value) != expected:
       raise ValueError(
           f'{name} must have shape {expected} where logps has {shape}, got '
@@ -100,7 +110,8 @@ def from_arrays(
     mask = jnp.asarray(mask) & ~jnp.isnan(jnp.asarray(rewards))[:, None]
   return _reduce(spec, RuleInputs(
       logps, behavior_logps, old_logps, reference_logps, mask, advantages,
-      rewards, group_mean, group_size))
+      rewards, group_mean, group_size, entropy, statistics or {},
+      factors or {}))
 
 
 def _reduce(spec: LossSpec, inputs: RuleInputs) -> LossOutput:

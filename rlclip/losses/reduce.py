@@ -80,6 +80,24 @@ class SequenceSum:
     return Weights(_floats(mask) / constant, _num_rows(mask))
 
 
+@REGISTRY.register('sequence_over_square')
+@dataclasses.dataclass(frozen=True)
+class SequenceOverSquare:
+  """Sums of completions over their length squared: short ones count most.
+
+  L = (1 / N) sum_i (1 / |y_i|^2) sum_t l_it. On a level whose gradient is a
+  sum over the sequence's tokens (sequence_product), each token then counts
+  as 1 / length, as it does under a sequence mean of token ratios.
+
+  Source: ours; LUSPO (arXiv 2602.05261) goes the other way.
+  """
+
+  def __call__(self, mask: Array) -> Weights:
+    tokens = _floats(mask)
+    lengths = jnp.sum(tokens, -1, keepdims=True)
+    return Weights(tokens / jnp.maximum(lengths, 1.0) ** 2, _num_rows(mask))
+
+
 def mean(values: Array, mask: Array, weights: Weights) -> Mean:
   """The Mean of [N, C] values; what stands at masked places is not read."""
   values = jnp.where(mask, values, 0.0)

@@ -10,6 +10,7 @@ from rlclip.losses.spec import LossSpec
 from rlclip.trust_region import levels
 from rlclip.trust_region.bounds import BoundsInputs
 from rlclip.trust_region.gates import GateInputs
+from rlclip.types import Statistic
 
 Array = Any
 
@@ -17,7 +18,7 @@ Array = Any
 class RuleInputs(NamedTuple):
   """Log-probs and what belongs to a row; what stands at masked places is free.
 
-  Only `logps` is differentiated.
+  `logps`, `entropy` and `statistics` are differentiated.
   """
   logps: Array  # [N, C]
   behavior_logps: Array  # [N, C]
@@ -29,6 +30,8 @@ class RuleInputs(NamedTuple):
   group_mean: Array | None = None  # [N]
   group_size: Any = None  # int, or [N]
   entropy: Array | None = None  # [N, C]
+  statistics: Mapping[Statistic, Array] = {}  # [N, C] each
+  factors: Mapping[str, Array] = {}  # of the dials, by role
 
 
 class RuleOutput(NamedTuple):
@@ -53,28 +56,37 @@ def per_token(spec: LossSpec, inputs: RuleInputs) -> RuleOutput:
   x = _clean(inputs)
   anchor = _need(spec, x, 'old_logps' if spec.anchor == 'old' else
                  'behavior_logps')
+  for need in spec.needs:
+    if need not in x.statistics:
+      raise ValueError(
+          f'The rule needs {need}, got {tuple(x.statistics)}. Pass it among '
+          f'the statistics, or change the rule.')
   level = levels.get(spec.level)
   ratio = log_ratio_lib.limit(level(x.logps - anchor, x.mask))
-  limited = ratio.limited
-  target, inside = None, 0.0
+  beta, target, inside, limited = 0.0, None, 0.0, ratio.limited
   if spec.penalty is not None:
+    factor = x.factors.get('beta', 1.0)
+    beta = spec.penalty.beta * factor
     target = (_need(spec, x, 'reference_logps') if spec.needs_reference
               else anchor)
     if spec.penalty.placement == 'inside':
       toward = log_ratio_lib.limit(level(x.logps - target, x.mask))
-      inside, limited = (
-          spec.penalty.inside(toward.value), limited | toward.limited)
+      inside, limited = (spec.penalty.inside(toward.value, factor),
+                         limited | toward.limited)
   gate = spec.gate(GateInputs(
       ratio.value, level(x.logps, x.mask), x.advantages, inside,
-      _region(spec, x, ratio.value, anchor), x.mask))
+      _region(spec, x, ratio.value, anchor), x.mask, anchor))
   loss, metrics = gate.loss, {}
   if spec.penalty is not None:
-    penalty = spec.penalty.beside(x.logps, target, anchor)
+    penalty = spec.penalty.beside(x.logps, target, anchor, x.statistics)
     metrics['penalty'], limited = penalty.value, limited | penalty.limited
     if spec.penalty.placement == 'beside':
-      loss = loss + spec.penalty.beta * penalty.value
+      loss = loss + beta * penalty.value
   if spec.needs_old:
     loss = _correct(spec, x, loss, metrics)
+  if spec.entropy_bonus:
+    # After the correction: the entropy is the policy's, whoever sampled.
+    loss = loss - spec.entropy_bonus * _need(spec, x, 'entropy')
   metrics.update({
       'clip_ratio/low_mean': gate.blocked_low,
       'clip_ratio/high_mean': gate.blocked_high,
@@ -118,7 +130,9 @@ def _clean(inputs: RuleInputs) -> RuleInputs:
       rewards=rows(inputs.rewards), group_mean=rows(inputs.group_mean),
       group_size=(size if size is None or jnp.ndim(size) == 0
                   else jnp.asarray(size)[:, None]),
-      entropy=tokens(inputs.entropy))
+      entropy=tokens(inputs.entropy),
+      statistics={k: tokens(v) for k, v in inputs.statistics.items()},
+      factors=inputs.factors)
 
 
 def _map(function, value):
@@ -144,9 +158,12 @@ def _region(spec, inputs, log_ratio, anchor):
         raise ValueError(
             f'{type(spec.bounds).__name__} needs rewards and groups, and '
             f'{name} is None. Pass rewards= and group=.')
+  hold = jax.lax.stop_gradient
   return spec.bounds(BoundsInputs(
-      inputs.advantages, jax.lax.stop_gradient(log_ratio), anchor, inputs.mask,
-      inputs.rewards, inputs.group_mean, inputs.group_size))
+      inputs.advantages, hold(log_ratio), anchor, inputs.mask,
+      inputs.rewards, inputs.group_mean, inputs.group_size,
+      inputs.factors.get('width', 1.0),
+      {need: hold(inputs.statistics[need]) for need in spec.bounds.needs}))
 
 
 def _correct(spec, inputs, loss, metrics):
@@ -158,7 +175,7 @@ def _correct(spec, inputs, loss, metrics):
   metrics['sampling/importance_sampling_ratio/mean'] = jnp.exp(ratio)
   if spec.mismatch is None:
     return loss
-  weight = spec.mismatch(ratio)
+  weight = spec.mismatch(ratio, inputs.mask)
   metrics['sampling/corrected_mean'] = weight != jnp.exp(ratio)
   return weight * loss
 

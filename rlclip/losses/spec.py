@@ -1,12 +1,15 @@
 """One point of the space of rules: a value on every axis, checked together."""
 import dataclasses
+import math
 from typing import Any
 
+from rlclip.losses import dials as dials_lib
 from rlclip.losses import mismatch as mismatch_lib
 from rlclip.losses import reduce
 from rlclip.losses.penalty import Penalty
 from rlclip.trust_region import bounds as bounds_lib
 from rlclip.trust_region import gates, levels
+from rlclip.types import Statistic
 
 ANCHORS = ('behavior', 'old')
 
@@ -26,6 +29,10 @@ class LossSpec:
     mismatch: a correction from losses.mismatch, or None.
     reduction: from losses.reduce.
     advantage: a name in rlclip.advantages, for whoever makes the batch.
+    entropy_bonus: weight of the tokens' entropy, in units of reward a nat.
+    width_dial: from losses.dials, moves the width of the bounds; None keeps
+      it.
+    beta_dial: from losses.dials, moves the penalty's beta; None keeps it.
 
   Raises:
     ValueError: for an axis of the wrong kind, an option that would have no
@@ -39,6 +46,9 @@ class LossSpec:
   mismatch: Any = None
   reduction: Any = reduce.SequenceMean()
   advantage: str = 'group_zscore'
+  entropy_bonus: float = 0.0
+  width_dial: Any = None
+  beta_dial: Any = None
 
   def __post_init__(self):
     levels.get(self.level)
@@ -49,11 +59,18 @@ class LossSpec:
     _check_kind('bounds', self.bounds, bounds_lib.REGISTRY)
     _check_kind('mismatch', self.mismatch, mismatch_lib.REGISTRY)
     _check_kind('reduction', self.reduction, reduce.REGISTRY, optional=False)
+    _check_kind('width_dial', self.width_dial, dials_lib.REGISTRY)
+    _check_kind('beta_dial', self.beta_dial, dials_lib.REGISTRY)
     if not (self.penalty is None or isinstance(self.penalty, Penalty)):
       raise ValueError(
           f'penalty must be a losses.Penalty or None, got {self.penalty!r}.')
+    if not 0 <= self.entropy_bonus < math.inf:
+      raise ValueError(
+          f'entropy_bonus must be finite and 0 or more, got '
+          f'{self.entropy_bonus}.')
     self._check_bounds()
     self._check_combinations()
+    self._check_dials()
 
   @property
   def needs_reference(self) -> bool:
@@ -70,6 +87,30 @@ class LossSpec:
     """Whether the loss reads rewards and their group means."""
     return self.bounds is not None and self.bounds.needs_rewards
 
+  @property
+  def needs(self) -> tuple[Statistic, ...]:
+    """Statistics of whole distributions that scoring has to compute."""
+    parts = [x for x in (self.bounds, self.penalty) if x is not None]
+    return tuple(sorted({need for part in parts for need in part.needs}))
+
+  @property
+  def needs_anchor_policy(self) -> bool:
+    """Whether the learner has to keep the weights of the batch's start."""
+    return any(need.toward == 'anchor' for need in self.needs)
+
+  @property
+  def whole_batch(self) -> bool:
+    """Whether a token's gradient depends on other rows: then no micro-batches.
+    """
+    return self.gate.whole_batch or (
+        self.bounds is not None and self.bounds.whole_batch)
+
+  @property
+  def dials(self) -> dict[str, Any]:
+    """The dials by role, 'width' and 'beta'."""
+    both = {'width': self.width_dial, 'beta': self.beta_dial}
+    return {role: dial for role, dial in both.items() if dial is not None}
+
   def _check_bounds(self):
     if self.gate.uses_bounds and self.bounds is None:
       raise ValueError(
@@ -79,8 +120,24 @@ class LossSpec:
       raise ValueError(
           f'Gate {self.gate} reads no bounds, so {self.bounds} would have no '
           f'effect. Set bounds=None.')
-    if (isinstance(self.bounds, bounds_lib.FixedBySign) and not
-        isinstance(self.gate, (gates.Unconditional, gates.ClippedWeight))):
+    if (self.gate.uses_bounds and self.gate.needs_ends
+        and not self.bounds.has_ends):
+      raise ValueError(
+          f'Gate {self.gate} clips to the ends of the region, and '
+          f'{self.bounds} only says whether a token is in it. Take the gate '
+          f"'pessimistic_min', 'unconditional' or 'masked_weight'.")
+    if (self.gate.needs_ends and self.width_dial is not None
+        and not self.bounds.has_ends_at_any_width):
+      raise ValueError(
+          f'Gate {self.gate} clips to the ends of the region, which '
+          f'{self.bounds} has at its own width only. Set width_dial=None.')
+    if self.level != 'token' and self.bounds is not None and (
+        self.bounds.only_tokens):
+      raise ValueError(
+          f'{self.bounds} are drawn from the token\'s own probability, got '
+          f"level {self.level!r}. Set level='token'.")
+    if _has_bounds_by_sign(self.bounds) and not isinstance(
+        self.gate, (gates.Unconditional, gates.ClippedWeight)):
       raise ValueError(
           f'Gate {self.gate} reads eps_low where A < 0 and eps_high where '
           f'A > 0, so the other two of {self.bounds} would have no effect. Use '
@@ -97,11 +154,31 @@ class LossSpec:
       raise ValueError(
           f"Gate {self.gate} takes no penalty inside the advantage. Set "
           f"placement='beside'.")
-    if self.level != 'token' and isinstance(
-        self.gate, (gates.GeometricMean, gates.Unweighted)):
+    if self.level != 'token' and self.gate.only_tokens:
       raise ValueError(
           f"Gate {self.gate} works on tokens, got level {self.level!r}. Set "
           f"level='token'.")
+
+  def _check_dials(self):
+    for role, dial, acts_on in (('width', self.width_dial, self.bounds),
+                                ('beta', self.beta_dial, self.penalty)):
+      if dial is None:
+        continue
+      if role not in dial.roles:
+        raise ValueError(
+            f'{dial} cannot move the {role}; it moves '
+            f'{" or ".join(dial.roles)}.')
+      if acts_on is None:
+        raise ValueError(
+            f'{role}_dial={dial} would have no effect: there is no '
+            f'{"region" if role == "width" else "penalty"}. Set it to None.')
+
+
+def _has_bounds_by_sign(bounds) -> bool:
+  """Whether FixedBySign is among them, by itself or in a composition."""
+  if isinstance(bounds, (bounds_lib.Intersection, bounds_lib.Union)):
+    return any(map(_has_bounds_by_sign, (bounds.first, bounds.second)))
+  return isinstance(bounds, bounds_lib.FixedBySign)
 
 
 def _check_kind(axis, value, registry, optional=True):

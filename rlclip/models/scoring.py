@@ -1,13 +1,24 @@
-"""Log-probs and entropy of completions, without ever holding [N, C, V]."""
+"""Log-probs, entropy and divergences of completions, never holding [N, C, V].
+"""
+from typing import Mapping, NamedTuple, Sequence
+
 import jax
 import jax.numpy as jnp
 
+from rlclip import divergences
 from rlclip.models import transformer
-from rlclip.types import Params, TokenStats
+from rlclip.types import Array, Params, Statistic, TokenStats
 
 
-def score(model: transformer.Model, params: Params, prompts, prompt_lengths,
-          completions, *, temperature: float, chunk: int) -> TokenStats:
+class Texts(NamedTuple):
+  """What is scored."""
+  prompts: Array  # int32[P, S], right-padded
+  prompt_lengths: Array  # int32[P], at least 1
+  completions: Array  # int32[N, C], right-padded, N a multiple of P
+
+
+def score(model: transformer.Model, params: Params, texts: Texts, *,
+          temperature: float, chunk: int) -> TokenStats:
   """Scores every token of every completion.
 
   A group's prompt is computed once, and its G completions attend to it.
@@ -15,39 +26,77 @@ def score(model: transformer.Model, params: Params, prompts, prompt_lengths,
   Args:
     model: its functions.
     params: its weights.
-    prompts: int32[P, S], right-padded.
-    prompt_lengths: int32[P], at least 1.
-    completions: int32[N, C], right-padded, N a multiple of P.
+    texts: prompts and completions.
     temperature: logits are divided by it, as the sampler did.
     chunk: tokens whose logits [chunk, V] exist at once.
 
   Returns:
     TokenStats [N, C]; values at padding are those of the padding tokens.
   """
-  hidden = completion_states(model, params, prompts, prompt_lengths,
-                             completions)
-  rows, length, width = hidden.shape
+  return score_against(
+      model, params, {}, texts, (), temperature=temperature, chunk=chunk)[0]
+
+
+def score_against(
+    model: transformer.Model, params: Params, others: Mapping[str, Params],
+    texts: Texts, statistics: Sequence[Statistic], *, temperature: float,
+    chunk: int) -> tuple[TokenStats, dict[str, TokenStats]]:
+  """Scores completions under a policy and, held fixed, under others.
+
+  Args:
+    model: of all of them.
+    params: of the policy, differentiable.
+    others: weights by name, such as 'reference' and 'anchor'.
+    texts: prompts and completions.
+    statistics: divergences of the policy from those others, for `extra`.
+    temperature: as in `score`.
+    chunk: as in `score`; of each policy.
+
+  Returns:
+    The policy's TokenStats and those of the others, by name.
+
+  Raises:
+    ValueError: for a statistic toward weights that are not given.
+  """
+  for statistic in statistics:
+    if statistic.toward not in others:
+      raise ValueError(
+          f'{statistic} needs the weights of {statistic.toward!r}, got those '
+          f'of {tuple(others)}. Pass them to update().')
+  states = {name: jax.lax.stop_gradient(completion_states(
+      model, weights, texts)) for name, weights in others.items()}
+  states[''] = completion_states(model, params, texts)
+  rows, length, _ = states[''].shape
   # Chunks run along time, so that rows stay where the mesh put them.
   columns = max(1, min(length, chunk // rows))
   num_chunks = -(-length // columns)
   pad = num_chunks * columns - length
-  hidden = jnp.pad(hidden, ((0, 0), (0, pad), (0, 0)))
-  targets = jnp.pad(completions, ((0, 0), (0, pad)))
-  cut = lambda x: jnp.moveaxis(
-      x.reshape(rows, num_chunks, columns, *x.shape[2:]), 1, 0)
+
+  def cut(x):
+    x = jnp.pad(x, ((0, 0), (0, pad)) + ((0, 0),) * (x.ndim - 2))
+    return jnp.moveaxis(
+        x.reshape(rows, num_chunks, columns, *x.shape[2:]), 1, 0)
 
   @jax.checkpoint  # logits are recomputed in the backward pass, not stored
   def chunk_stats(args):
-    logits = model.unembed(params, args[0]) / temperature
-    return token_stats(logits, args[1])
+    states, targets = args
+    logits = {name: model.unembed(others.get(name, params), x) / temperature
+              for name, x in states.items()}
+    stats = {name: token_stats(x, targets) for name, x in logits.items()}
+    extra = {s: divergence(s, logits[''], logits[s.toward])
+             for s in statistics}
+    return {**stats, '': stats['']._replace(extra=extra)}
 
-  stats = jax.lax.map(chunk_stats, (cut(hidden), cut(targets)))
+  stats = jax.lax.map(
+      chunk_stats, (jax.tree.map(cut, states), cut(texts.completions)))
   join = lambda x: jnp.moveaxis(x, 0, 1).reshape(rows, -1)[:, :length]
-  return jax.tree.map(join, stats)
+  stats = jax.tree.map(join, stats)
+  return stats.pop(''), jax.lax.stop_gradient(stats)
 
 
-def completion_states(model, params, prompts, prompt_lengths, completions):
+def completion_states(model, params, texts):
   """States [N, C, D] that predict each completion token."""
+  prompts, prompt_lengths, completions = texts
   num_prompts, prompt_length = prompts.shape
   group = completions.shape[0] // num_prompts
   positions = jnp.broadcast_to(jnp.arange(prompt_length), prompts.shape)
@@ -72,3 +121,26 @@ def token_stats(logits, targets) -> TokenStats:
   probs = jnp.exp(logits - normalizer[..., None])
   entropy = normalizer - jnp.sum(probs * logits, -1)
   return TokenStats(chosen - normalizer, entropy)
+
+
+def divergence(statistic: Statistic, logits, other_logits):
+  """D(policy || other) at each position, from logits [..., V] -> [...].
+
+  With `top_k` the tokens outside the other's K likeliest are one bin. That
+  is a lower bound of the whole divergence (data processing).
+  """
+  log_p = jax.nn.log_softmax(logits, -1)
+  log_q = jax.nn.log_softmax(other_logits, -1)
+  if statistic.top_k:
+    log_q, kept = jax.lax.top_k(log_q, statistic.top_k)
+    log_p = jnp.take_along_axis(log_p, kept, -1)
+    log_p, log_q = (jnp.concatenate([x, _log_rest(x)], -1)
+                    for x in (log_p, log_q))
+  return divergences.get(statistic.measure).exact(log_p, log_q)
+
+
+def _log_rest(log_probs):
+  """log of what is missing from a total of 1, [..., 1]; about -16 at least."""
+  total = jnp.sum(jnp.exp(log_probs), -1, keepdims=True)
+  # Float32 sums miss 1 by 1e-7: below that the rest is not known.
+  return jnp.log(jnp.maximum(1 - total, jnp.finfo(log_probs.dtype).eps))

@@ -59,16 +59,10 @@ class SampleGradients(NamedTuple):
     return float(num_rows * (second - (self.expected(toy) ** 2).sum()))
 
 
-def is_whole_batch(spec: LossSpec) -> bool:
-  """Whether a token's gradient under this rule depends on other rows."""
-  return any(getattr(axis, 'whole_batch', False)
-             for axis in (spec.bounds, spec.gate, spec.mismatch))
-
-
 def objective(toy: Toy, logits: Array, *, rewards: Array,
               measure: str | None = None, beta: float = 0.0,
               target_logits: Array | None = None, mass: float = 1.0) -> Array:
-  """J = E_p[R] - beta D(p || mass q), over whole sequences.
+  """J = E_p[R] - beta D(p || mass q), over the sequences of a context.
 
   Args:
     toy: the sequences.
@@ -77,7 +71,7 @@ def objective(toy: Toy, logits: Array, *, rewards: Array,
     measure: the divergence D, or None.
     beta: its weight.
     target_logits: float[R, V], of q.
-    mass: total mass of an unnormalized q, 1 for a distribution. D is then
+    mass: total mass of an unnormalized q, 1 for a distribution. Else D is
       sum q f(p / q) with the generator f, as RPG's unnormalized KLs are.
 
   Returns:
@@ -88,6 +82,9 @@ def objective(toy: Toy, logits: Array, *, rewards: Array,
     value = jnp.sum(p * _double(rewards))
     if measure is None:
       return value
+    if mass == 1.0:
+      return value - beta * distances.of_sequences(
+          toy, measure, _double(logits), _double(target_logits))
     log_q = jnp.log(mass * toy.probabilities(_double(target_logits)))
     generator = divergences.get(measure).generator
     distance = jnp.sum(jnp.exp(log_q) * generator(jnp.log(p) - log_q))
@@ -123,7 +120,7 @@ def sample_gradients(toy: Toy, specs: Sequence[LossSpec], logits: Array,
     ValueError: if there are too many batches to list.
   """
   size = inputs.pop('batch_size', None) or max(
-      2 if is_whole_batch(spec) else 1 for spec in specs)
+      2 if spec.whole_batch else 1 for spec in specs)
   sequences = _batches(toy, size)
   with jax.enable_x64(True):
     mass = inputs.pop('mass', 1.0)
@@ -227,28 +224,14 @@ def _inputs(toy, spec, theta, at, index, mass, rows) -> rule.RuleInputs:
   get = lambda name: logps(at[name]) if name in at else None
   anchor = at.get('old' if spec.anchor == 'old' else 'behavior')
   other = {'anchor': anchor, 'reference': at.get('reference')}
-  optional = {
-      'entropy': lambda: distances.entropy(theta),
-      'statistics': lambda: {
-          s: distances.by_position(s.measure, theta, other[s.toward], s.top_k)
-          for s in needed_statistics(spec)}}
-  rows = rows | {k: make() for k, make in optional.items()
-                 if k in rule.RuleInputs._fields}
+  statistics = {
+      need: distances.by_position(
+          need.measure, theta, other[need.toward], need.top_k)
+      for need in spec.needs}
   return rule.RuleInputs(
       logps=logps(theta), behavior_logps=get('behavior') + jnp.log(mass),
       old_logps=get('old'), reference_logps=get('reference'), mask=mask,
-      **rows)
-
-
-def needed_statistics(spec: LossSpec) -> tuple:
-  """All types.Statistic that the axes of a rule ask for."""
-  axes = (spec, spec.bounds, spec.gate, spec.penalty)
-  return tuple(sorted({s for axis in axes for s in _needs(axis)}))
-
-
-def _needs(axis) -> tuple:
-  needs = getattr(axis, 'needs', ())
-  return needs if isinstance(needs, tuple) else ()
+      entropy=distances.entropy(theta), statistics=statistics, **rows)
 
 
 def _double(values):

@@ -1,6 +1,6 @@
 """Trust regions for the ratio w: how they are drawn, and what leaving does.
 
-  levels  which ratio: the token's, or the sequence's geometric mean
+  levels  which ratio: the token's, the sequence's geometric mean or product
   bounds  where [low, high] lies: fixed, from a divergence, group-adaptive
   gates   what happens outside: gradient removed, capped, reweighted
 

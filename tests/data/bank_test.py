@@ -34,7 +34,7 @@ def test_what_is_written_is_read(tmp_path):
       'text': 'so 4', 'finish': 'stop', 'behavior_logps': [-0.5, -0.25, 0],
       'old_logps': None, 'reward': 1.0,
       'rewards': [('math', 1.0), ('final_answer', None)], 'gold': '4',
-      'advantage': 0.5}
+      'advantage': 0.5, 'dropped': False}
   assert (second['reward'], second['tokens']) == (None, [])
   assert bank.run_of(table) == {'temperature': 0.8}
   assert os.listdir(path.parent) == ['00000003.parquet']
@@ -47,6 +47,18 @@ def test_a_folder_is_read_in_the_order_of_steps(tmp_path):
   assert bank.read(tmp_path).column('step').to_pylist() == [
       9, 10, 123_456_789]
   assert bank.read(tmp_path, columns=['gold']).column_names == ['gold']
+
+
+def test_a_file_from_before_groups_were_dropped_is_read(tmp_path):
+  old, new = (tmp_path / bank.file_name(step) for step in (1, 2))
+  bank.write(old, [rollout(1)])
+  pq.write_table(pq.read_table(old).drop_columns(['dropped']), old)
+  bank.write(new, [rollout(2, dropped=True)])
+  assert bank.read(tmp_path).column('dropped').to_pylist() == [False, True]
+  some = bank.read(tmp_path, columns=['dropped', 'step'])
+  assert some.column_names == ['dropped', 'step']
+  only = bank.read(tmp_path, columns=['dropped'])
+  assert only.column('dropped').to_pylist() == [False, True]
 
 
 def test_a_step_is_replaced_whole(tmp_path):

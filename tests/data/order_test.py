@@ -1,4 +1,4 @@
-"""Data position is a function of the step alone."""
+"""What stands at a place depends on the seed alone."""
 import numpy as np
 import pytest
 
@@ -25,7 +25,7 @@ def test_the_order_is_the_same_for_good():
 def test_steps_walk_through_epochs_without_a_gap():
   size, batch = 10, 4
   line = np.concatenate([order.order(size, seed=5, epoch=e) for e in range(2)])
-  steps = [order.indices_at(i, batch, size, seed=5) for i in range(5)]
+  steps = [order.indices_at(i * batch, batch, size, seed=5) for i in range(5)]
   np.testing.assert_array_equal(np.concatenate(steps), line)
 
 
@@ -34,8 +34,8 @@ def test_a_batch_larger_than_the_dataset_repeats_it():
   assert sorted(got[:3]) == sorted(got[3:6]) == [0, 1, 2]
 
 
-@pytest.mark.parametrize('step, batch, size', [(-1, 1, 1), (0, 0, 1),
-                                               (0, 1, 0)])
-def test_impossible_positions_are_refused(step, batch, size):
-  with pytest.raises(ValueError, match='needs step >= 0'):
-    order.indices_at(step, batch, size, seed=0)
+@pytest.mark.parametrize('first, count, size', [(-1, 1, 1), (0, 0, 1),
+                                                (0, 1, 0)])
+def test_impossible_places_are_refused(first, count, size):
+  with pytest.raises(ValueError, match='needs first >= 0'):
+    order.indices_at(first, count, size, seed=0)

@@ -10,9 +10,11 @@ from scipy import special
 
 from rlclip import divergences
 
-# Every registered name, and several orders of the one that has one.
+# Every registered name, and several orders of those that have one.
 ALL = (*divergences.names(), *(
-    f'alpha(order={a})' for a in (-2, -1, 0, 0.25, 0.75, 1, 1.5, 2, 3)))
+    f'alpha(order={a})' for a in (-2, -1, 0, 0.25, 0.75, 1, 1.5, 2, 3)), *(
+        f'renyi(order={a})' for a in (-2, 0, 0.25, 1, 2, 3)))
+PER_SAMPLE = tuple(n for n in ALL if divergences.get(n).per_sample)
 # f''(1) does not exist for these two.
 KINKED = ('total_variation', 'absolute_log_ratio')
 DELTAS = (1e-6, 1e-4, 0.02, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 50.0)
@@ -46,6 +48,17 @@ class ContractTest(parameterized.TestCase):
     # f(e^d) = d^2 / 2 + O(d^3): the mean over +-d has no third order.
     values = _float64(divergences.get(name).generator, [1e-3, -1e-3])
     np.testing.assert_allclose(values.mean() / 0.5e-6, 1, atol=1e-5)
+    # D itself has that scale: moving q to q (1 +- c) costs c^2 / 2.
+    change = 1e-3 * np.array([1.0, -1.0])
+    both = np.log(0.5 * (1 + np.stack([change, -change])))
+    exact = _float64(divergences.get(name).exact, both, np.log([[0.5, 0.5]]))
+    np.testing.assert_allclose(exact / 0.5e-6, 1, atol=1e-5)
+
+  @parameterized.parameters(*ALL)
+  def test_power_is_the_growth_near_one(self, name):
+    divergence = divergences.get(name)
+    one, two = _float64(divergence.generator, [1e-4, 2e-4])
+    self.assertAlmostEqual(math.log2(two / one), divergence.power, places=3)
 
   @parameterized.parameters(*ALL)
   def test_slope_is_the_derivative(self, name):
@@ -65,7 +78,7 @@ class ContractTest(parameterized.TestCase):
         jax.vmap(jax.grad(divergence.generator))(d), divergence.weight(d),
         rtol=1e-6)
 
-  @parameterized.parameters(*ALL)
+  @parameterized.parameters(*PER_SAMPLE)
   def test_exact_is_the_mean_of_the_generator_under_old(self, name):
     divergence = divergences.get(name)
     new, old = _policies(100, 7)
@@ -77,6 +90,7 @@ class ContractTest(parameterized.TestCase):
   def test_interval_ends_where_the_budget_is_used_up(self, name, delta):
     divergence = divergences.get(name)
     low, high = divergence.interval(delta)
+    delta = float(_float64(divergence.budget, delta))
     self.assertLessEqual(0, low)
     self.assertLess(low, 1)
     self.assertLess(1, high)
@@ -175,12 +189,52 @@ class NumbersTest(parameterized.TestCase):
 
   @parameterized.parameters(
       ('reverse_kl', 1.0), ('jensen_shannon', 2 * math.log(2)),
-      ('hellinger', 2.0), ('pearson', 0.5), ('total_variation', 0.5),
-      ('alpha(order=0.25)', 4.0))
+      ('hellinger', 2.0), ('pearson', 0.5), ('total_variation', 0.5), *(
+          (f'alpha(order={a})', 1 / a) for a in (0.25, 0.75, 1, 1.5, 3)),
+      # budget(delta) = 1 / a.
+      *((f'renyi(order={a})', math.log(a) / (a * (a - 1)))
+        for a in (0.25, 0.5, 1.5, 3)))
   def test_no_lower_bound_from_here_on(self, name, delta):
     f = divergences.get(name)
+    self.assertEqual(f.interval(delta)[0], 0.0)
     self.assertEqual(f.interval(delta * 1.000001)[0], 0.0)
     self.assertGreater(f.interval(delta * 0.99)[0], 0.0)
+
+  @parameterized.parameters(
+      ('forward_kl', -2), ('reverse_kl', -1), ('jeffreys', -1.5),
+      ('jensen_shannon', -1.5), ('hellinger', -1.5), ('pearson', 0),
+      ('neyman', -3), ('squared_log_ratio', -3), ('alpha(order=-2)', -4),
+      ('alpha(order=0.25)', -1.75), ('alpha(order=3)', 1),
+      ('renyi(order=3)', 1))
+  def test_skew_is_minus_the_third_derivative(self, name, third):
+    # (high - 1) - (1 - low) = -f'''(1) 2 delta / 3 + O(delta^2).
+    delta = 1e-6
+    low, high = divergences.get(name).interval(delta)
+    skew = (high - 1) - (1 - low)
+    self.assertAlmostEqual(skew / (2 * delta / 3), -third, places=4)
+
+  @parameterized.parameters(-2, 0.25, 0.5, 2, 3)
+  def test_renyi_is_the_textbook_divergence_over_its_order(self, order):
+    new, old = _policies(100, 7)
+    textbook = special.logsumexp(
+        order * new + (1 - order) * old, -1) / (order - 1)
+    renyi = divergences.get('renyi', order=order)
+    np.testing.assert_allclose(
+        order * _float64(renyi.exact, new, old), textbook, rtol=1e-12,
+        atol=1e-15)
+    # R <= delta says the same as D_alpha <= budget(delta).
+    alpha = _float64(divergences.get('alpha', order=order).exact, new, old)
+    np.testing.assert_allclose(
+        _float64(renyi.budget, textbook / order), alpha, rtol=1e-12)
+
+  @parameterized.parameters(-2, 0.25, 0.75, 3)
+  def test_renyi_draws_the_interval_of_alpha_at_its_budget(self, order):
+    # d_a = (exp((a - 1) delta) - 1) / (a (a - 1)), delta the textbook's.
+    textbook = 0.3 * order
+    budget = math.expm1((order - 1) * textbook) / (order * (order - 1))
+    np.testing.assert_allclose(
+        divergences.get('renyi', order=order).interval(0.3),
+        divergences.get('alpha', order=order).interval(budget), rtol=1e-14)
 
   @parameterized.parameters(
       (-1, 'neyman'), (0, 'forward_kl'), (0.5, 'hellinger'), (1, 'reverse_kl'),

@@ -161,7 +161,7 @@ class BatchTest(absltest.TestCase):
     batch = Batch(
         np.zeros((2, 3), int), np.ones(2, int), np.zeros((6, 5), int), mask,
         behavior, behavior, advantages, rewards, rewards - advantages,
-        np.zeros(6, bool))
+        np.full(6, 3.0), np.zeros(6, bool))
     for name in ('gapo_token', 'grpo'):
       spec = algorithms.get(name)
       out = losses.make(spec)(

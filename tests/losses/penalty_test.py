@@ -18,8 +18,12 @@ def _on_policy(penalty):
 
   def loss(logits):
     logps = jax.nn.log_softmax(logits)
-    out = penalty.beside(logps, jax.nn.log_softmax(reference), held)
-    return jnp.sum(jnp.exp(held) * out.value)
+    target = jax.nn.log_softmax(reference)
+    exact = divergences.get(penalty.measure).exact(logps, target)
+    column = lambda x: jnp.broadcast_to(x, logps.shape)[:, None]
+    out = penalty.beside(column(logps), column(target), column(held), {
+        need: column(exact) for need in penalty.needs})
+    return jnp.sum(jnp.exp(held) * out.value[:, 0])
 
   return jax.grad(loss)(logits)
 
@@ -29,6 +33,8 @@ class PenaltyTest(parameterized.TestCase):
   @parameterized.parameters(
       ('pathwise', (.02244, -.17942, .15698)),
       ('score', (.02244, -.17942, .15698)),
+      ('exact', (.02244, -.17942, .15698)),
+      ('prefix', (.02244, -.17942, .15698)),
       ('unweighted_k1', (0.0, 0.0, 0.0)),
       ('unweighted_k2', (.02244, -.17942, .15698)),
       ('unweighted_k3', (.059208, -.224725, .165516)))
@@ -37,7 +43,7 @@ class PenaltyTest(parameterized.TestCase):
     np.testing.assert_allclose(got, expected, atol=6e-6)
 
   def test_every_estimator_is_in_the_test_above(self):
-    self.assertLen(ESTIMATORS, 5)
+    self.assertLen(ESTIMATORS, 7)
 
   @parameterized.parameters(*divergences.names())
   def test_the_limit_is_reported_and_still_pushes_back(self, name):

@@ -1,12 +1,15 @@
 """Log-probs and entropy of groups equal those of rows on their own."""
 import dataclasses
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from rlclip import divergences
 from rlclip.models import scoring, transformer
+from rlclip.types import Statistic
 from tests.models import transformer_test
 
 CONFIG = dataclasses.replace(
@@ -21,8 +24,8 @@ PARAMS = jax.jit(MODEL.init)(jax.random.key(0))
 
 def score(prompts=PROMPTS, chunk=6, temperature=0.7):
   return jax.jit(lambda p: scoring.score(
-      MODEL, p, prompts, LENGTHS, COMPLETIONS, temperature=temperature,
-      chunk=chunk))(PARAMS)
+      MODEL, p, scoring.Texts(prompts, LENGTHS, COMPLETIONS),
+      temperature=temperature, chunk=chunk))(PARAMS)
 
 
 def test_a_group_is_scored_as_its_rows_on_their_own():
@@ -66,7 +69,53 @@ def test_equal_logits_have_the_log_of_the_vocabulary():
 
 def test_a_single_token_needs_no_second_pass():
   stats = jax.jit(lambda p: scoring.score(
-      MODEL, p, PROMPTS, LENGTHS, COMPLETIONS[:, :1], temperature=0.7,
-      chunk=6))(PARAMS)
+      MODEL, p, scoring.Texts(PROMPTS, LENGTHS, COMPLETIONS[:, :1]),
+      temperature=0.7, chunk=6))(PARAMS)
   np.testing.assert_allclose(
       stats.logps, score().logps[:, :1], rtol=0, atol=1e-5)
+
+
+def against(statistics, **others):
+  return jax.jit(lambda p: scoring.score_against(
+      MODEL, p, others, scoring.Texts(PROMPTS, LENGTHS, COMPLETIONS),
+      statistics, temperature=0.7, chunk=6))
+
+
+@pytest.mark.parametrize('measure', divergences.names())
+def test_a_statistic_is_the_divergence_of_the_distributions(measure):
+  other = jax.jit(MODEL.init)(jax.random.key(1))
+  whole = Statistic(measure, 'reference')
+  binned = Statistic(measure, 'reference', top_k=3)
+  stats, held = against((whole, binned), reference=other)(PARAMS)
+  chex.assert_trees_all_close(stats._replace(extra={}), score(), atol=1e-6)
+  def log_probs(params):
+    states = scoring.completion_states(
+        MODEL, params, scoring.Texts(PROMPTS, LENGTHS, COMPLETIONS))
+    return jax.nn.log_softmax(MODEL.unembed(params, states) / 0.7)
+  log_p, log_q = jax.jit(log_probs)(PARAMS), jax.jit(log_probs)(other)
+  np.testing.assert_allclose(
+      held['reference'].logps,
+      jnp.take_along_axis(log_q, COMPLETIONS[..., None], -1)[..., 0],
+      rtol=0, atol=1e-5)
+  expected = divergences.get(measure).exact(log_p, log_q)
+  np.testing.assert_allclose(
+      stats.extra[whole], expected, rtol=1e-4, atol=1e-6)
+  # Bins hide part of a divergence, never add to it.
+  if 'log_ratio' not in measure:  # those two are not convex in w
+    assert np.all(stats.extra[binned] <= stats.extra[whole] + 1e-6)
+  assert np.all(np.asarray(stats.extra[binned]) > 0)
+
+
+def test_the_statistic_of_equal_weights_is_zero_and_flat():
+  need = Statistic('forward_kl', 'anchor')
+  loss = lambda p: jnp.sum(
+      against((need,), anchor=PARAMS)(p)[0].extra[need])
+  value, slope = jax.value_and_grad(loss)(PARAMS)
+  np.testing.assert_allclose(value, 0, atol=1e-5)
+  for leaf in jax.tree.leaves(slope):
+    np.testing.assert_allclose(leaf, 0, atol=1e-4)
+
+
+def test_a_statistic_without_its_weights_is_refused():
+  with pytest.raises(ValueError, match="needs the weights of 'anchor'"):
+    against((Statistic('forward_kl', 'anchor'),), reference=PARAMS)(PARAMS)

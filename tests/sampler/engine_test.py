@@ -28,7 +28,8 @@ def test_behavior_log_probs_are_the_learners(loaded, temperature):
       [np.pad(row, (0, size - len(row))) for row in rows])
   model = transformer.make(CONFIG)
   stats = jax.jit(lambda *batch: scoring.score(
-      model, params, *batch, temperature=temperature, chunk=64))(
+      model, params, scoring.Texts(*batch), temperature=temperature,
+      chunk=64))(
           pad([r.prompt for r in requests], 24),
           np.array([len(r.prompt) for r in requests]),
           pad([c.tokens for c in completions], 12))

@@ -7,11 +7,7 @@ from rlclip.oracle.certificates import programs
 from rlclip.oracle.certificates.bandit import distance
 from rlclip.oracle.certificates.certificate import register
 from rlclip.oracle.certificates.programs import GROUP_SIZE, GROUPS, WIDTH
-from rlclip.oracle.gradients import is_whole_batch
 from rlclip.trust_region import levels
-
-# Rules whose gradient at w = 1 is not A grad log p, and why.
-EXCEPTIONS: dict[str, str] = {}
 
 _PADDING = 3  # columns
 
@@ -21,22 +17,24 @@ def _all():
 
 
 def _plain_at_one():
-  return tuple(key for key in _all() if key not in EXCEPTIONS)
+  """Keys of rules that remove no gradient at w = 1."""
+  return tuple(key for key in _all()
+               if not examples.spec(key).gate.blocks_at_one)
 
 
 def _cuttable():
   """Keys of rules that look at one group at a time."""
-  return tuple(key for key in _all()
-               if not is_whole_batch(examples.spec(key)))
+  return tuple(key for key in _all() if not examples.spec(key).whole_batch)
 
 
 @register('at_ratio_one_it_is_reinforce', subjects=_plain_at_one)
 def at_ratio_one_it_is_reinforce(seed: int, keys) -> dict[str, float]:
   """Where p is the sampler, a rule has the gradient of A log p.
 
-  Beside what its penalty does where A = 0, and with completions of one
+  Beside what its penalty and bonus do where A = 0, and with completions of one
   length, which all reductions and levels treat alike. In units where the mean
-  weight of a token is 1.
+  weight of a token is 1, and by the gate's own scale where it has one. Rules
+  that may remove a gradient at w = 1 are left out.
   """
   drawn = programs.draw(seed)
   here = drawn.tokens['behavior_logps']
@@ -140,8 +138,7 @@ def _trimmed_distance(padded: programs.Result, trimmed: programs.Result):
 
 
 def _token_weight(key):
-  """Weight of every token's gradient where all completions have WIDTH tokens.
-  """
+  """Weight of each token's gradient where all completions have WIDTH tokens."""
   spec = programs.spec(key)
   mask = np.ones((1, WIDTH), bool)
   with jax.enable_x64(True):
@@ -149,4 +146,4 @@ def _token_weight(key):
     level = levels.get(spec.level)
     weight = jax.grad(lambda x: (tokens * level(x, mask)).sum())(
         np.zeros(mask.shape))
-  return float(weight[0, 0])
+  return float(weight[0, 0]) * spec.gate.scale

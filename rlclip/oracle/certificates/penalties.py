@@ -112,7 +112,8 @@ def prefix_weights_make_the_reverse_kl_exact(seed: int) -> float:
   """-W R + beta sum_t (prod_{s<=t} w_s) log w_t is exact for sequences.
 
   Its expected gradient, through all weights, is minus that of
-  E[R] - beta KL(p || sampler), with W the ratio of whole sequences.
+  E[R] - beta KL(p || sampler), with W the ratio of whole sequences; and so is
+  the penalty's estimator 'prefix' alone.
   """
   toy, new, old, rewards = _sequences(seed)
   with jax.enable_x64(True):
@@ -128,10 +129,8 @@ def prefix_weights_make_the_reverse_kl_exact(seed: int) -> float:
     got = compilation.quick(jax.grad(loss))(jnp.asarray(new))
   exact = exact_gradient(toy, new, rewards=rewards, measure='reverse_kl',
                          beta=BETA, target_logits=old)
-  error = distance(-got, exact)
-  if 'prefix' in penalty_lib.ESTIMATORS:
-    error = max(error, token_penalty_error('reverse_kl', seed, 'prefix'))
-  return error
+  return max(distance(-got, exact),
+             token_penalty_error('reverse_kl', seed, 'prefix'))
 
 
 def token_penalty_error(measure: str, seed: int,

@@ -10,7 +10,6 @@ import numpy as np
 
 from rlclip.losses import LossSpec, reduce, rule
 from rlclip.oracle import compilation, examples
-from rlclip.oracle.gradients import needed_statistics
 
 GROUPS, GROUP_SIZE, WIDTH = 8, 4, 5
 KINDS = ('algorithm', 'gate', 'bounds', 'level', 'reduction', 'mismatch',
@@ -100,8 +99,7 @@ def evaluate(of: LossSpec, batch: Batch) -> Result:
   def total(moving):
     moving = dict(moving)
     values = moving.pop('statistics')
-    if 'statistics' in rule.RuleInputs._fields:
-      moving['statistics'] = {s: values for s in needed_statistics(of)}
+    moving['statistics'] = dict.fromkeys(of.needs, values)
     out = rule.per_token(of, rule.RuleInputs(
         **moving, **batch.tokens, **batch.rows, group_size=GROUP_SIZE))
     mask = jnp.asarray(batch.tokens['mask'])

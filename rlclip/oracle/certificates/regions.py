@@ -14,7 +14,7 @@ from rlclip.oracle.certificates.bandit import distance
 from rlclip.oracle.certificates.certificate import register
 from rlclip.oracle.gradients import sample_gradients
 from rlclip.oracle.toy import enumerate_sequences
-from rlclip.trust_region import bounds, gates, levels
+from rlclip.trust_region import bounds, gates
 
 _NUM = 20_000
 _PPO = ('gate:pessimistic_min', 'bounds:fixed')
@@ -63,7 +63,7 @@ def unconditional_is_derivative_of_clip(seed: int) -> float:
           covers=('bounds:from_divergence',),
           subjects=lambda: examples.keys('divergence'))
 def divergence_mask_is_interval(seed: int, keys) -> dict[str, float]:
-  """f(w) <= delta blocks the same tokens as low <= w <= high."""
+  """f(w) within the budget blocks the same tokens as low <= w <= high."""
   return {key: _mask_error(seed, key.partition(':')[2]) for key in keys}
 
 
@@ -107,23 +107,22 @@ def levels_agree_on_single_tokens(seed: int, keys) -> dict[str, float]:
           for key, other in zip(keys, others)}
 
 
-if 'sequence_token' in levels.REGISTRY:
-  @register('gspo_token_is_gspo', covers=(
-      'level:sequence', 'level:sequence_token', 'algorithm:gspo',
-      'algorithm:gspo_token'))
-  def gspo_token_is_gspo(seed: int) -> float:
-    """With one advantage a sequence GSPO-token has the gradient of GSPO."""
-    toy = enumerate_sequences(3, 3, stop=2)
-    rng = np.random.default_rng(seed)
-    old = rng.normal(size=(toy.num_rows, 3))
-    new = old + rng.normal(0, 0.3, old.shape)
-    rewards = rng.normal(size=len(toy.tokens))
-    samples = sample_gradients(toy, [
-        LossSpec(bounds=bounds.Fixed(0.1, 0.1), level=level,
-                 reduction=SequenceMean())
-        for level in ('sequence_token', 'sequence')],
-        new, old, advantages=rewards)
-    return distance(*(s.expected(toy) for s in samples))
+@register('gspo_token_is_gspo', covers=(
+    'level:sequence', 'level:sequence_token', 'algorithm:gspo',
+    'algorithm:gspo_token'))
+def gspo_token_is_gspo(seed: int) -> float:
+  """With one advantage a sequence GSPO-token has the gradient of GSPO."""
+  toy = enumerate_sequences(3, 3, stop=2)
+  rng = np.random.default_rng(seed)
+  old = rng.normal(size=(toy.num_rows, 3))
+  new = old + rng.normal(0, 0.3, old.shape)
+  rewards = rng.normal(size=len(toy.tokens))
+  samples = sample_gradients(toy, [
+      LossSpec(bounds=bounds.Fixed(0.1, 0.1), level=level,
+               reduction=SequenceMean())
+      for level in ('sequence_token', 'sequence')],
+      new, old, advantages=rewards)
+  return distance(*(s.expected(toy) for s in samples))
 
 
 def gate_error(gate, region, log_ratio, advantages, reference,
@@ -158,10 +157,11 @@ def _gradient(gate, region, d, advantages, penalty=None):
 def _mask_error(seed, name):
   log_ratio, advantages = _draw(seed)
   region = bounds.FromDivergence(name, 0.02)
-  generator = divergences.get(name).generator
+  divergence = divergences.get(name)
 
   def masked(d):
-    blocked = (generator(d) > 0.02) & (advantages * d > 0)
+    outside = divergence.generator(d) > divergence.budget(0.02)
+    blocked = outside & (advantages * d > 0)
     return -jnp.where(blocked, 1.0, jnp.exp(d)) * advantages
 
   return gate_error(

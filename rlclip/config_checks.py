@@ -1,0 +1,145 @@
+"""Every check of a config that needs more than one key, or a range.
+
+A rule is (whether it holds, key, what is expected, what came), of a
+config.Experiment.
+"""
+
+
+def rules(e):
+  """All rules; the first that does not hold is told.
+
+  Raises:
+    ValueError: an algorithm, or an override of it, that there is not.
+  """
+  return (*_model_rules(e), *_training_rules(e), *_host_rules(e),
+          *_shaping_rules(e))
+
+
+def _model_rules(e):
+  """For model and start."""
+  m, w = e.model, e.warm_start
+  total = e.rollout.prompt_length + e.rollout.completion_length
+  return (
+      (m.dtype in ('float32', 'bfloat16'), 'model.dtype',
+       'float32 or bfloat16', m.dtype),
+      (m.remat in ('none', 'layer'), 'model.remat', 'none or layer', m.remat),
+      (m.path or m.architecture.family in ('llama', 'qwen2', 'qwen3'),
+       'model.architecture.family', 'llama, qwen2 or qwen3',
+       m.architecture.family),
+      (m.path or total <= m.architecture.max_positions,
+       'model.architecture.max_positions',
+       f'at least prompt_length + completion_length = {total}',
+       m.architecture.max_positions),
+      (w.num_steps >= 0, 'warm_start.num_steps', '0 or more', w.num_steps),
+      (w.num_steps == 0 or not m.path, 'warm_start.num_steps',
+       '0 where model.path gives pretrained weights', w.num_steps),
+      (w.batch_size >= 1, 'warm_start.batch_size', '1 or more', w.batch_size),
+      (w.learning_rate > 0, 'warm_start.learning_rate', 'more than 0',
+       w.learning_rate),
+      (0 <= w.slip_rate < 1, 'warm_start.slip_rate',
+       'at least 0 and less than 1', w.slip_rate),
+  )
+
+
+def _training_rules(e):
+  """For rollouts and updates."""
+  r, u, o = e.rollout, e.learner, e.optimizer
+  # At least 1: a rule below says so where it is less.
+  minis, micros = max(u.num_mini_batches, 1), max(u.num_micro_batches, 1)
+  per_mini_batch = r.num_prompts // minis
+  at_least_one = tuple(
+      (getattr(part, name) >= 1, f'{group}.{name}', '1 or more',
+       getattr(part, name))
+      for group, part, names in (
+          ('rollout', r, ('num_prompts', 'group_size', 'prompt_length',
+                          'completion_length', 'steps_per_round')),
+          ('learner', u, ('num_epochs', 'num_mini_batches',
+                          'num_micro_batches', 'logits_chunk')))
+      for name in names)
+  return (
+      (e.num_steps >= 0, 'num_steps', '0 or more', e.num_steps),
+      *at_least_one,
+      (r.temperature > 0, 'rollout.temperature',
+       'more than 0 (greedy rollouts have no ratio to clip)', r.temperature),
+      (r.num_slots >= 0, 'rollout.num_slots', '0 (all) or more', r.num_slots),
+      (r.num_prompts % minis == 0, 'learner.num_mini_batches',
+       f'a divisor of rollout.num_prompts = {r.num_prompts}',
+       u.num_mini_batches),
+      (u.num_micro_batches == 1 or not e.loss_spec.whole_batch,
+       'learner.num_micro_batches',
+       '1, as the rule looks at the whole batch of an update',
+       u.num_micro_batches),
+      (per_mini_batch % micros == 0, 'learner.num_micro_batches',
+       f'a divisor of the {per_mini_batch} prompts of a mini-batch',
+       u.num_micro_batches),
+      (o.learning_rate > 0, 'optimizer.learning_rate', 'more than 0',
+       o.learning_rate),
+      (o.schedule in ('constant', 'cosine', 'linear'), 'optimizer.schedule',
+       'constant, cosine or linear', o.schedule),
+      (o.warmup_steps >= 0, 'optimizer.warmup_steps', '0 or more',
+       o.warmup_steps),
+      (o.max_grad_norm >= 0, 'optimizer.max_grad_norm', '0 (none) or more',
+       o.max_grad_norm),
+  )
+
+
+def _host_rules(e):
+  """For rewards, evaluation and checkpoints."""
+  d, v, k = e.reward, e.evaluation, e.checkpoint
+  return (
+      (d.num_workers >= 1, 'reward.num_workers', '1 or more', d.num_workers),
+      (d.deadline > 0, 'reward.deadline', 'more than 0 seconds', d.deadline),
+      (d.on_failure in ('none', 'zero'), 'reward.on_failure', 'none or zero',
+       d.on_failure),
+      (v.every >= 0, 'evaluation.every', '0 or more', v.every),
+      (v.num_problems >= 0, 'evaluation.num_problems', '0 (all) or more',
+       v.num_problems),
+      (v.num_samples >= 1, 'evaluation.num_samples', '1 or more',
+       v.num_samples),
+      (v.temperature >= 0, 'evaluation.temperature', '0 (greedy) or more',
+       v.temperature),
+      (v.temperature > 0 or v.num_samples == 1, 'evaluation.num_samples',
+       '1 where evaluation.temperature is 0: greedy samples are all the same',
+       v.num_samples),
+      (v.temperature > 0 or (v.top_p == 1 and v.top_k == 0),
+       'evaluation.top_p', '1, and top_k 0, where temperature is 0: the mode '
+       'does not depend on them', v.top_p),
+      (k.every >= 1, 'checkpoint.every', '1 or more', k.every),
+      (k.keep_last >= 1, 'checkpoint.keep_last', '1 or more', k.keep_last),
+  )
+
+
+def _shaping_rules(e):
+  """For what changes rewards, groups or the reference."""
+  d, f, r = e.reward, e.reference, e.rollout
+  spec = e.loss_spec  # an unknown algorithm or override stops here
+  counts = spec.advantage.partition('(')[0] in ('f_grpo', 'f_grpo_zscore')
+  return (
+      (0 <= d.overlong_buffer <= r.completion_length,
+       'reward.overlong_buffer',
+       f'0 (none) to rollout.completion_length = {r.completion_length}',
+       d.overlong_buffer),
+      (d.overlong_factor > 0, 'reward.overlong_factor', 'more than 0',
+       d.overlong_factor),
+      (d.overlong_buffer or d.overlong_factor == 1, 'reward.overlong_factor',
+       '1, its default, where reward.overlong_buffer is 0: it has no effect',
+       d.overlong_factor),
+      (not (d.overlong_buffer and counts), 'reward.overlong_buffer',
+       f'0 with the advantage {spec.advantage}, which counts rewards of 0 and '
+       f'1', d.overlong_buffer),
+      (r.max_refills >= 0, 'rollout.max_refills', '0 (off) or more',
+       r.max_refills),
+      (r.max_refills == 0 or r.group_size > 1, 'rollout.max_refills',
+       '0 where rollout.group_size is 1: no group has a signal',
+       r.max_refills),
+      (f.every >= 0, 'reference.every', '0 (never) or more', f.every),
+      (f.max_kl >= 0, 'reference.max_kl', '0 (never) or more nats', f.max_kl),
+      (0 <= f.kl_decay < 1, 'reference.kl_decay', 'at least 0 and less than 1',
+       f.kl_decay),
+      *((spec.needs_reference or value == default, f'reference.{key}',
+         f'{default}, its default, where the rule has no penalty toward a '
+         f'reference', value)
+        for key, value, default in (
+            ('every', f.every, 0), ('max_kl', f.max_kl, 0.0),
+            ('kl_decay', f.kl_decay, 0.9))),
+  )

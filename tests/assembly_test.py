@@ -1,0 +1,53 @@
+"""What assembly derives from an Experiment."""
+import dataclasses
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from configs import default, tiny
+from rlclip import assembly, config
+from rlclip.data import order, tasks, tokenizer
+
+
+@pytest.mark.parametrize('schedule', ['constant', 'cosine', 'linear'])
+@pytest.mark.parametrize('warmup', [0, 3])
+def test_the_learning_rate_told_is_the_one_applied(schedule, warmup):
+  c = default.get_config()
+  c.num_steps = 4
+  c.learner.num_mini_batches = 2
+  c.optimizer.learning_rate = 0.1
+  c.optimizer.schedule, c.optimizer.warmup_steps = schedule, warmup
+  c.optimizer.b1 = c.optimizer.b2 = 0.0
+  c.optimizer.epsilon = 1e-30
+  experiment = config.resolve(c)
+  optimizer = assembly.optimizer(experiment)
+  # Without memory Adam's step on a gradient of 1 is the rate itself.
+  params, grads = {'w': jnp.zeros(())}, {'w': jnp.ones(())}
+  state = optimizer.init(params)
+  for update in range(8):
+    updates, state = optimizer.update(grads, state, params)
+    np.testing.assert_allclose(
+        -updates['w'], assembly.learning_rate(experiment, update),
+        rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize('max_refills, is_met', [(0, False), (1, True)])
+def test_a_long_prompt_is_found_before_training_meets_it(max_refills, is_met):
+  c = tiny.get_config()  # 4 steps of 8 prompts, refilled or not
+  c.rollout.max_refills = max_refills
+  experiment = config.resolve(c)
+  task = tasks.get('arithmetic', **experiment.task.options)
+  place = order.indices_at(
+      40, 1, len(task.examples('train')), seed=experiment.seed)[0]
+  long = task.examples('train')[int(place)]['id']
+  task = dataclasses.replace(task, messages=lambda example: (
+      '1' * 9 if example['id'] == long else '1'))
+  parts = assembly.Parts(
+      experiment, task, tokenizer.character_tokenizer(task.alphabet),
+      *[None] * 5)
+  if is_met:
+    with pytest.raises(ValueError, match=f'example {long} has 9 tokens'):
+      assembly.check_prompts(parts)
+  else:
+    assembly.check_prompts(parts)
