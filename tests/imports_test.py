@@ -26,7 +26,9 @@ MAY_IMPORT = {
         'advantages', 'losses', 'trust_region', 'divergences', 'registry'},
     # Other libraries' options are set against the axes, and named points.
     'translate': {'algorithms', 'losses', 'trust_region'},
-    'oracle': {'losses', 'trust_region', 'divergences', 'types', 'registry'},
+    # Algorithms: certificates speak of every published rule.
+    'oracle': {'algorithms', 'losses', 'trust_region', 'divergences', 'types',
+               'registry'},
     'advantages': {'registry', 'types'},
     'rewards': {'registry', 'types'},
     'data': {'registry', 'types'},
