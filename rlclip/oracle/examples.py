@@ -7,8 +7,9 @@ import itertools
 from typing import Any, Callable, Iterator, NamedTuple
 
 from rlclip import algorithms, divergences, registry
-from rlclip.losses import LossSpec, mismatch, Penalty, reduce
+from rlclip.losses import LossSpec, mismatch, Penalty
 from rlclip.losses import penalty as penalty_lib
+from rlclip.losses import reduce
 from rlclip.trust_region import bounds, gates, levels
 
 
@@ -53,6 +54,28 @@ def keys(*of: str) -> tuple[str, ...]:
   """'kind:name' of everything registered under these kinds; none: of all."""
   return tuple(f'{kind}:{name}' for kind in of or _KINDS
                for name in _KINDS[kind].names())
+
+
+def distinct_keys() -> tuple[str, ...]:
+  """Keys of all algorithms, and of values that no algorithm has.
+
+  Enough to see every value of every axis that a LossSpec has.
+  """
+  def value(of):
+    kind = of.partition(':')[0]
+    shown = getattr(spec(of), kind)
+    if kind == 'penalty':
+      return kind, shown.estimator
+    return kind, shown if isinstance(shown, str) else type(shown)
+
+  axes = [kind for kind in _KINDS if kind not in ('algorithm', 'divergence')]
+  seen = set()
+  for shown in map(spec, keys('algorithm')):
+    seen |= {(kind, type(getattr(shown, kind))) for kind in axes}
+    seen |= {('level', shown.level),
+             ('penalty', getattr(shown.penalty, 'estimator', None))}
+  return keys('algorithm') + tuple(
+      of for of in keys(*axes) if value(of) not in seen)
 
 
 def key(kind: str, name: str) -> str:

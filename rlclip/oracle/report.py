@@ -8,8 +8,7 @@ import numpy as np
 
 from rlclip.losses.spec import LossSpec
 from rlclip.oracle import compilation
-from rlclip.oracle.gradients import (exact_gradient, objective,
-                                     sample_gradients)
+from rlclip.oracle.gradients import exact_gradient, objective, sample_gradients
 from rlclip.oracle.toy import Toy
 from rlclip.trust_region import levels
 

@@ -13,10 +13,9 @@ one of the modules of this package, which are found by themselves.
   batches        what every rule is at w = 1; cut, padded and sharded batches
   peers          other implementations of the same loss
 """
-from rlclip.oracle.certificates.certificate import (check, check_each,
-                                                    covering, documentation,
-                                                    is_available, names,
-                                                    REGISTRY, TOLERANCE)
+from rlclip.oracle.certificates.certificate import (check, check_each, covering,
+                                                    documentation, is_available,
+                                                    names, REGISTRY, TOLERANCE)
 from rlclip.oracle.certificates.penalties import token_penalty_error
 from rlclip.oracle.certificates.rpg import algorithm_2, rpg_error
 

@@ -12,22 +12,25 @@ from rlclip.trust_region import levels
 _PADDING = 3  # columns
 
 
-def _all():
-  return examples.keys(*programs.KINDS)
+# Whatever no algorithm has is among the subjects too.
+_AXES = ('gate:*', 'bounds:*', 'level:*', 'reduction:*', 'mismatch:*',
+         'penalty:*')
 
 
 def _plain_at_one():
   """Keys of rules that remove no gradient at w = 1."""
-  return tuple(key for key in _all()
+  return tuple(key for key in examples.distinct_keys()
                if not examples.spec(key).gate.blocks_at_one)
 
 
 def _cuttable():
   """Keys of rules that look at one group at a time."""
-  return tuple(key for key in _all() if not examples.spec(key).whole_batch)
+  return tuple(key for key in examples.distinct_keys()
+               if not examples.spec(key).whole_batch)
 
 
-@register('at_ratio_one_it_is_reinforce', subjects=_plain_at_one)
+@register('at_ratio_one_it_is_reinforce', subjects=_plain_at_one,
+          covers=('bounds:*', 'level:*', 'reduction:*', 'mismatch:*'))
 def at_ratio_one_it_is_reinforce(seed: int, keys) -> dict[str, float]:
   """Where p is the sampler, a rule has the gradient of A log p.
 
@@ -58,7 +61,8 @@ def at_ratio_one_it_is_reinforce(seed: int, keys) -> dict[str, float]:
   return errors
 
 
-@register('micro_batches_are_the_full_batch', subjects=_cuttable)
+@register('micro_batches_are_the_full_batch', subjects=_cuttable,
+          covers=('level:*', 'reduction:*', 'mismatch:*', 'penalty:*'))
 def micro_batches_are_the_full_batch(seed: int, keys) -> dict[str, float]:
   """Losses, weights and gradients of parts add up to those of the whole.
 
@@ -78,7 +82,8 @@ def micro_batches_are_the_full_batch(seed: int, keys) -> dict[str, float]:
   return {key: _trimmed_distance(whole[key], joined[key]) for key in keys}
 
 
-@register('padded_is_trimmed', subjects=_all)
+@register('padded_is_trimmed', covers=_AXES,
+          subjects=examples.distinct_keys)
 def padded_is_trimmed(seed: int, keys) -> dict[str, float]:
   """Padding of any content, in columns, rows and holes, changes nothing.
 
@@ -91,7 +96,8 @@ def padded_is_trimmed(seed: int, keys) -> dict[str, float]:
   return {key: _trimmed_distance(padded[key], trimmed[key]) for key in keys}
 
 
-@register('many_devices_are_one', subjects=_all)
+@register('many_devices_are_one', covers=_AXES,
+          subjects=examples.distinct_keys)
 def many_devices_are_one(seed: int, keys) -> dict[str, float]:
   """A batch laid over all devices has the loss and gradient of one device.
 

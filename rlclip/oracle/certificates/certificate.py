@@ -8,7 +8,8 @@ from rlclip import registry
 from rlclip.oracle import examples
 
 # The modules of this package file their certificates on the first look-up.
-REGISTRY = registry.Registry('certificate', package='rlclip.oracle.certificates')
+REGISTRY = registry.Registry(
+    'certificate', package='rlclip.oracle.certificates')
 
 # Of absolute deviations, in float64.
 TOLERANCE = 1e-12

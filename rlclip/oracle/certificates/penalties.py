@@ -7,7 +7,7 @@ import numpy as np
 
 from rlclip.losses import LossSpec, Penalty
 from rlclip.losses import penalty as penalty_lib
-from rlclip.oracle import compilation, examples
+from rlclip.oracle import compilation, distances, examples
 from rlclip.oracle.certificates import bandit
 from rlclip.oracle.certificates.bandit import distance
 from rlclip.oracle.certificates.certificate import register
@@ -27,9 +27,9 @@ def penalty_is_the_gradient_of_its_divergence(
     seed: int, keys) -> dict[str, float]:
   """A penalty has the gradient of D, from another policy's samples as well.
 
-  For every estimator that claims it, toward sampler and reference, beside the
-  loss and (toward the reference) inside the advantage, with actions as whole
-  sequences.
+  For every estimator that claims it, beside the loss and inside the advantage,
+  toward the reference, and 'pathwise' toward the sampler, with actions as
+  whole sequences.
   """
   b = bandit.make(seed)
   penalties = {(key, penalty): None for key in keys
@@ -37,8 +37,9 @@ def penalty_is_the_gradient_of_its_divergence(
                for penalty in _unbiased(key.partition(':')[2], toward)}
   gradients = bandit.penalty_gradients(b, [p for _, p in penalties])
   targets = {'anchor': b.old, 'reference': b.reference}
-  exact = {(key, toward): _exact(b, key.partition(':')[2], targets[toward])
-           for key in keys for toward in targets}
+  exact = _exact_gradients(b, {
+      (key, toward): (key.partition(':')[2], targets[toward])
+      for key in keys for toward in targets})
   errors = dict.fromkeys(keys, 0.0)
   for (key, penalty), gradient in zip(penalties, gradients):
     errors[key] = max(
@@ -157,7 +158,7 @@ def _unbiased(measure, toward):
   for estimator, placement in itertools.product(
       penalty_lib.ESTIMATORS, penalty_lib.PLACEMENTS):
     if estimator.startswith('unweighted') or (
-        (toward, placement) == ('anchor', 'inside')):
+        toward == 'anchor' and estimator != 'pathwise'):
       continue
     try:
       yield Penalty(measure, BETA, toward=toward, estimator=estimator,
@@ -174,5 +175,16 @@ def _on_policy_error(seed, estimator, measure):
 
 def _exact(b, measure, target):
   """grad D(p || target)."""
-  return -exact_gradient(b.toy, b.new, rewards=0 * b.rewards, beta=1.0,
-                         measure=measure, target_logits=target)
+  return _exact_gradients(b, {None: (measure, target)})[None]
+
+
+def _exact_gradients(b, cases):
+  """grad D(p || target) by name, of (measure, target)s; compiled together."""
+  def gradients(theta):
+    return [jax.grad(lambda logits: distances.of_sequences(
+        b.toy, measure, logits, jnp.asarray(target)))(theta)
+        for measure, target in cases.values()]
+
+  with jax.enable_x64(True):
+    got = compilation.quick(gradients)(jnp.asarray(b.new))
+  return dict(zip(cases, map(np.asarray, got)))

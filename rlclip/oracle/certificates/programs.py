@@ -12,8 +12,6 @@ from rlclip.losses import LossSpec, reduce, rule
 from rlclip.oracle import compilation, examples
 
 GROUPS, GROUP_SIZE, WIDTH = 8, 4, 5
-KINDS = ('algorithm', 'gate', 'bounds', 'level', 'reduction', 'mismatch',
-         'penalty')
 
 
 class Batch(NamedTuple):
@@ -27,7 +25,8 @@ class Result(NamedTuple):
   total: Any  # of the loss
   weight: Any
   gradients: dict[str, Any]  # of the total by `moving`
-  metrics: dict[str, Any]  # [N, C] each, 0 where masked
+  blocked_low: Any  # [N, C], the clip metrics of tokens; 0 where masked
+  blocked_high: Any
 
 
 def draw(seed: int) -> Batch:
@@ -67,7 +66,7 @@ def run(batch: Batch, keys: tuple[str, ...],
     Results on the host by key.
   """
   # One program for all questions, and a small one for a single rule.
-  compiled = keys if len(keys) == 1 else examples.keys(*KINDS)
+  compiled = keys if len(keys) == 1 else examples.distinct_keys()
   results = dict(zip(compiled, run_specs(
       batch, tuple(map(spec, compiled)), dtype)))
   return {key: results[key] for key in keys}
@@ -104,12 +103,13 @@ def evaluate(of: LossSpec, batch: Batch) -> Result:
         **moving, **batch.tokens, **batch.rows, group_size=GROUP_SIZE))
     mask = jnp.asarray(batch.tokens['mask'])
     loss = reduce.mean(out.loss, mask, of.reduction(mask))
-    return loss.total, (loss.weight, {
-        k: jnp.where(mask, v, 0) for k, v in out.metrics.items()})
+    blocked = [jnp.where(mask, out.metrics[f'clip_ratio/{side}_mean'], 0)
+               for side in ('low', 'high')]
+    return loss.total, (loss.weight, blocked)
 
-  (value, (weight, metrics)), gradients = jax.value_and_grad(
+  (value, (weight, blocked)), gradients = jax.value_and_grad(
       total, has_aux=True)(batch.moving)
-  return Result(value, weight, gradients, metrics)
+  return Result(value, weight, gradients, *blocked)
 
 
 @functools.lru_cache(maxsize=8)
