@@ -93,8 +93,8 @@ class Printed(NamedTuple):
 
 
 def check(program: str, tests: str, *, preamble: str = '',
-          entry_point: str | None = None, limits: Limits = Limits()
-          ) -> Checked:
+          entry_point: str | None = None, limits: Limits = Limits(),
+          namespaces: bool | None = None) -> Checked:
   """Runs tests on the functions of a program.
 
   Args:
@@ -104,6 +104,7 @@ def check(program: str, tests: str, *, preamble: str = '',
     preamble: source that the tests may use the names of.
     entry_point: a name that stands for the program's in any case.
     limits: for the program, and for the tests.
+    namespaces: whether to use them; None where the kernel gives them.
 
   Raises:
     RuntimeError: the sandbox itself does not work.
@@ -111,20 +112,26 @@ def check(program: str, tests: str, *, preamble: str = '',
   request = json.dumps({
       'program': program, 'tests': tests, 'preamble': preamble,
       'entry_point': entry_point}).encode()
-  ended = _run('calls', request, b'', limits, isolation().namespaces)
+  ended = _run('calls', request, b'', limits, namespaces)
   passed = None if ended.verdict == 'broken' else ended.verdict == 'passed'
   return Checked(passed, ended.log)
 
 
-def run(program: str, given: str, *, limits: Limits = Limits()) -> Printed:
+def run(program: str, given: str, *, limits: Limits = Limits(),
+        namespaces: bool | None = None) -> Printed:
   """Runs a program as `python program.py < given`.
+
+  Args:
+    program: Python source.
+    given: what it reads.
+    limits: for the program.
+    namespaces: whether to use them; None where the kernel gives them.
 
   Raises:
     RuntimeError: the sandbox itself does not work.
   """
   ended = _run('stdio', program.encode('utf-8', 'surrogatepass'),
-               given.encode('utf-8', 'surrogatepass'), limits,
-               isolation().namespaces)
+               given.encode('utf-8', 'surrogatepass'), limits, namespaces)
   return Printed(ended.verdict, ended.output)
 
 
@@ -145,7 +152,9 @@ class _Ended(NamedTuple):
 
 
 def _run(mode: str, request: bytes, given: bytes, limits: Limits,
-         isolated: bool) -> _Ended:
+         isolated: bool | None) -> _Ended:
+  if isolated is None:
+    isolated = isolation().namespaces
   settings = {
       'mode': mode, 'isolated': isolated, 'folders': _python_folders(),
       'limits': dataclasses.asdict(limits)}
@@ -197,7 +206,7 @@ def _starter(pid: int) -> socket.socket:
     # No site-packages, no user's, nothing from the current folder.
     subprocess.Popen(
         [sys.executable, '-S', '-s', '-P', '-c', code + 'launcher.main()',
-         str(theirs.fileno())], pass_fds=[theirs.fileno()], env=environment,
+         str(theirs.fileno()), f'for {os.getpid()}'], pass_fds=[theirs.fileno()], env=environment,
         stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
   return ours
 
