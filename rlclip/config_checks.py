@@ -89,8 +89,8 @@ def _host_rules(e):
   return (
       (d.num_workers >= 1, 'reward.num_workers', '1 or more', d.num_workers),
       (d.deadline > 0, 'reward.deadline', 'more than 0 seconds', d.deadline),
-      (d.on_failure in ('none', 'zero'), 'reward.on_failure', 'none or zero',
-       d.on_failure),
+      (d.on_failure in ('none', 'zero', 'raise'), 'reward.on_failure',
+       'none, zero or raise', d.on_failure),
       (v.every >= 0, 'evaluation.every', '0 or more', v.every),
       (v.num_problems >= 0, 'evaluation.num_problems', '0 (all) or more',
        v.num_problems),

@@ -1,166 +1,131 @@
-"""Code rewards: what passes, what does not, and what hostile programs get."""
-import gzip
+"""Which programs pass which tests."""
 import json
-import os
-import pathlib
-import socket
-import subprocess
 import sys
-import time
 
 import pytest
 
 from rlclip.rewards import code, sandbox
-from rlclip.rewards.pool import Pool, ScoreItem
 from tests.rewards import code_references as references
 
-on_linux = pytest.mark.skipif(
+pytestmark = pytest.mark.skipif(
     sys.platform != 'linux', reason='the sandbox is Linux\'s')
-pytestmark = on_linux
-SHORT = sandbox.Limits(wall_s=2.5, cpu_s=1.0)
-SECRET = 8675309
-TESTS = [f'assert f(2) == {SECRET}']
-SQUARE = 'def f(x):\n  return x * x\n'
+needs_data = pytest.mark.skipif(
+    not references.DATA.exists(), reason=f'needs {references.DATA}')
+LIMITS = sandbox.Limits(wall_s=30.0, cpu_s=10.0)
+HUMANEVAL = {
+    'prompt': (
+        'import math\n\n\ndef helper(x):\n  return x + 1\n\n\n'
+        'def area(r):\n    """Area of a circle of radius r."""\n'),
+    'test': (
+        'def check(candidate):\n  assert candidate(0) == 0\n'
+        '  assert abs(candidate(1) - math.pi) < 1e-9\n'
+        '  assert helper(1) == 2\n'),
+    'entry_point': 'area'}
+BODY = '    return math.pi * r * r\n'
 
 
-def marked_processes():
-  """Processes of this one's sandbox besides the one that forks them."""
-  found = []
-  for pid in filter(str.isdigit, os.listdir('/proc')):
-    try:
-      line = pathlib.Path(f'/proc/{pid}/cmdline').read_bytes()
-      stat = pathlib.Path(f'/proc/{pid}/stat').read_text(encoding='utf-8')
-    except OSError:
-      continue
-    state, parent = stat.rpartition(')')[2].split()[:2]
-    if (f'\0for {os.getpid()}\0'.encode() in line and state != 'Z'
-        and int(parent) != os.getpid()):
-      found.append(int(pid))
-  return found
+@pytest.mark.parametrize('response, expected', [
+    (BODY, 1), (BODY.strip(), 1), (f'```python\n{BODY}```', 1),
+    (BODY + '\n\nprint(area(1)\nThis is it.', 1),
+    ('```python\ndef area(r):\n  return math.pi * r ** 2\n```', 1),
+    ('def area(r):\n  return helper(r) * 0 + math.pi * r ** 2', 1),
+    ('area = lambda r: math.pi * r * r', 1),
+    # The helper that the tests use is the prompt's, whatever a program says.
+    ('def helper(x):\n  return 0\ndef area(r):\n  return math.pi * r * r', 1),
+    ('    return 0\n', 0), ('', 0), ('    return math.pi * r * r +\n', 0),
+    ('def volume(r):\n  return math.pi * r ** 2', 0),
+    ('```python\ndef area(r): return 3\n```\nNo:\n```python\n' + BODY + '```', 1),
+    ('<think>```python\n' + BODY + '```</think>It is hard.', 0),
+    ('```python\n' + BODY + '```\nIt prints\n```\n3.14\n```', 1)])
+def test_a_completion_or_a_program(response, expected):
+  assert code.score(response, HUMANEVAL) == expected
 
 
-def wait_until_alone():
-  deadline = time.monotonic() + 10
-  while marked_processes() and time.monotonic() < deadline:
-    time.sleep(0.02)
-  return not marked_processes()
+SUM = 'def add(a, b):\n  return a + b\n'
+NODE = ('class Node:\n  def __init__(self, value):\n    self.value = value\n'
+        '    self.next = None\ndef total(node):\n'
+        '  return node.value + total(node.next) if node else 0\n')
 
 
-# Each defines f, never returns SECRET but where it cheats, and must score 0.
-HOSTILE = {
-    'endless loop': 'while True: pass',
-    'endless loop in a call': 'def f(x):\n  while True: pass',
-    'fork bomb': (
-        'import os\nwhile True:\n  try: os.fork()\n  except OSError: pass'),
-    'a thread bomb': (
-        'import threading, time\nwhile True:\n'
-        '  threading.Thread(target=time.sleep, args=(99,)).start()'),
-    '20 GB': 'data = bytearray(20 << 30)\ndef f(x): return 0',
-    'a list without end': 'data = []\nwhile True: data.append(data[:] + [0])',
-    'endless output': (
-        'import os\nwhile True: os.write(1, b"x" * 65536)'),
-    'os._exit in a call': 'import os\ndef f(x): os._exit(0)',
-    'os._exit': 'import os\nos._exit(0)',
-    'sys.exit in a call': 'import sys\ndef f(x): sys.exit(0)',
-    'sys.exit': 'import sys\nsys.exit(0)',
-    'KeyboardInterrupt': 'def f(x): raise KeyboardInterrupt',
-    'stopped': 'import os, signal\ndef f(x): os.kill(0, signal.SIGSTOP)',
-    'equals everything': (
-        'class Equal:\n  def __eq__(self, other): return True\n'
-        '  def __ne__(self, other): return False\n'
-        'def f(x): return Equal()'),
-    'an int that equals everything': (
-        'class Equal(int):\n  def __eq__(self, other): return True\n'
-        '  __hash__ = int.__hash__\ndef f(x): return Equal(3)'),
-    'patched builtins': (
-        'import builtins, sys, operator\n'
-        'builtins.AssertionError = SystemExit\n'
-        'builtins.isinstance = builtins.all = lambda *args: True\n'
-        'operator.eq = lambda *args: True\n'
-        'sys.settrace(lambda *args: sys.exit(0))\ndef f(x): return 0'),
-    'a patched assert': (
-        'import builtins, sys\ndef f(x):\n'
-        '  for name, module in list(sys.modules.items()):\n'
-        '    if hasattr(module, "check"): module.check = lambda *a: "passed"\n'
-        '  __builtins__["__debug__"] = False\n  return 0'),
-    'tests in a frame': (
-        'import gc, sys\ndef f(x):\n  frame, seen = sys._getframe(), ""\n'
-        '  while frame:\n    seen += repr(frame.f_locals) + repr(frame.f_code)'
-        '\n    frame = frame.f_back\n'
-        f'  seen += str([o for o in gc.get_objects() if type(o) is dict])\n'
-        '  key = str(86753 * 100 + 9)\n'
-        '  return int(key) if key in seen else 0'),
-    'tests in /proc': (
-        'import os\ndef f(x):\n  key = str(86753 * 100 + 9).encode()\n'
-        '  for pid in os.listdir("/proc"):\n'
-        '    for line in open(f"/proc/{pid}/maps"):\n'
-        '      low, high = (int(a, 16) for a in line.split()[0].split("-"))\n'
-        '      memory = open(f"/proc/{pid}/mem", "rb")\n      memory.seek(low)\n'
-        '      if key in memory.read(high - low): return int(key)'),
-    'the memory of the checker': (
-        'import ctypes, os\nlibc = ctypes.CDLL(None)\ndef f(x):\n'
-        f'  return {SECRET} if not libc.ptrace(16, os.getppid(), 0, 0) else 0'),
-    'a forged verdict': (
-        'import os, struct\nfor fd in range(64):\n  try:\n'
-        '    for text in (b"started\\n", b\'"passed"\', b"\\"loaded\\""):\n'
-        '      os.write(fd, struct.pack("!I", len(text)) + text)\n'
-        '      os.write(fd, text)\n'
-        '  except OSError: pass\nos._exit(0)'),
-    'a forged answer': (
-        'import os, struct\ndef f(x):\n  text = b\'["value", true, []]\'\n'
-        '  os.write(4, struct.pack("!I", len(text)) + text)\n  os._exit(0)'),
-    'no pipe': 'import os\ndef f(x): os.closerange(0, 64)',
-    'a deep answer': (
-        'def f(x):\n  deep = []\n  for _ in range(100000): deep = [deep]\n'
-        '  return deep'),
-    'an answer in itself': 'def f(x):\n  x = []\n  x.append(x)\n  return x',
-    'a long answer': 'def f(x): return "x" * (64 << 20)',
-    'another type of argument': 'def f(x): raise StopIteration',
-    'a child that stays': (
-        'import os, signal, time\n'
-        'for name in ("SIGTERM", "SIGHUP", "SIGINT"):\n'
-        '  signal.signal(getattr(signal, name), signal.SIG_IGN)\n'
-        'if not os.fork():\n  os.setsid()\n  if not os.fork():\n'
-        '    time.sleep(600)\n  os._exit(0)\ndef f(x): return 0'),
-    'killing the parent': (
-        f'import os\nfor pid in (os.getppid(), 1, {os.getpid()}, -1):\n  try:\n'
-        '    for signal in (2, 15, 9): os.kill(pid, signal)\n'
-        '  except OSError: pass\ndef f(x): return 0'),
-    'no file limit': (
-        'import resource\nresource.setrlimit(resource.RLIMIT_AS, (-1, -1))'),
-    'a full folder': (
-        'for i in range(99):\n'
-        '  open(str(i), "wb").write(bytes(8 << 20))\ndef f(x): return 0'),
-    'not a program': 'The answer is f(x) = x squared.',
-}
-WITHOUT_NAMESPACES = (
-    'fork bomb', 'a child that stays', 'killing the parent', '20 GB',
-    'endless output', 'equals everything', 'a forged verdict', 'endless loop',
-    'tests in /proc')
+@pytest.mark.parametrize('program, tests, expected', [
+    (SUM, ['assert add(1, 2) == 3', 'assert add("a", "b") == "ab"'], 1),
+    (SUM, ['assert add(1, 2) == 3', 'assert add(1, 1) == 3'], 0),
+    (SUM, json.dumps({'test_list': ['assert add(1, 2) == 3']}), 1),
+    # Objects of the program's own classes travel as themselves.
+    (NODE, {'test_setup_code': 'root = Node(1)\nroot.next = Node(2)',
+            'test_list': ['assert total(root) == 3',
+                          'assert root.next.value == 2']}, 1),
+    # A name of Python's is the program's where the tests call nothing else.
+    ('def sum(a, b):\n  return a * b', ['assert sum(2, 3) == 6'], 1),
+    ('def g(x):\n  return set(x)', ['assert set(g([1, 1])) == {1}'], 1),
+    # What a function does to its argument is seen.
+    ('def grow(x):\n  x.append(1)', ['x = []\ngrow(x)\nassert x == [1]'], 1),
+    ('def f(x):\n  raise ValueError(x)', [
+        'try:\n  f(1)\n  assert False\nexcept ValueError: pass'], 1),
+    ('def f(x):\n  return 2**9999 * x', ['assert f(3) == 3 * 2**9999'], 1),
+    ('def f(x):\n  return {(1, 2): {3.5}, "a": [None, True, 1j, b"x"]}', [
+        'assert f(0) == {(1, 2): {3.5}, "a": [None, True, 1j, b"x"]}'], 1),
+    ('def f(x):\n  return (i for i in x)', ['assert list(f([1])) == [1]'], 1),
+    ('def f(x):\n  return [1, 2]', ['assert f(0) == (1, 2)'], 0),
+    ('def f(x):\n  return float("nan")', ['assert f(0) == f(0)'], 0),
+    ('if __name__ == "__main__":\n  exit()\n' + SUM, ['assert add(1, 2) == 3'],
+     1),
+    (SUM, ['assert add(1, 2 == 3'], None), (SUM, [], None), (SUM, None, None),
+    (SUM, 'no tests', None), (SUM, {'test_list': []}, None), (SUM, 7, None),
+    (SUM, [{'input': '1'}], None)])
+def test_assertions(program, tests, expected):
+  assert code.score(f'Here:\n```python\n{program}\n```', tests) == expected
 
 
-@pytest.mark.parametrize('name', HOSTILE)
-def test_a_hostile_program_scores_0_and_leaves_nothing(name):
-  start = time.monotonic()
-  assert code.score(HOSTILE[name], TESTS, limits=SHORT) == 0.0
-  assert time.monotonic() - start < SHORT.wall_s + 5.0
-  assert wait_until_alone()
+CASES = [{'input': '1 2\n', 'output': '3\n'}, {'input': '4 5', 'output': '9'}]
 
 
-@pytest.mark.parametrize('name', WITHOUT_NAMESPACES)
-def test_a_hostile_program_leaves_nothing_without_namespaces(name, tmp_path):
-  found = sandbox.check(
-      HOSTILE[name], TESTS[0], limits=SHORT, namespaces=False)
-  assert found.passed is False
-  assert wait_until_alone()
+@pytest.mark.parametrize('program, expected', [
+    ('print(sum(map(int, input().split())))', 1),
+    ('import sys\nprint(" ", sum(map(int, sys.stdin.read().split())), "\\n")', 1),
+    ('import sys\nsys.stdout.write(str(sum(map(int, open(0).read().split()))))',
+     1),
+    ('import threading\ndef main():\n  print(sum(map(int, input().split())))\n'
+     'if __name__ == "__main__":\n  threading.Thread(target=main).start()', 1),
+    ('print(sum(map(int, input().split())))\nexit(0)', 1),
+    ('print(sum(map(int, input().split())))\nexit(1)', 0),
+    ('print(sum(map(int, input().split())))\n1 / 0', 0), ('print(3)', 0),
+    ('print(sum(map(int, input().split())), 9)', 0), ('', 0),
+    ('import os\nos.write(1, b"3" * (32 << 20))', 0)])
+def test_programs_that_read_and_print(program, expected):
+  assert code.score(program, {'tests': CASES}) == expected
 
 
-@pytest.mark.parametrize('namespaces', [None, False])
-def test_the_same_sandbox_passes_what_is_right(namespaces):
-  found = [sandbox.check(SQUARE, f'assert f(3) == {n}', namespaces=namespaces)
-           for n in (9, 8)]
-  assert [f.passed for f in found] == [True, False]
-  assert 'AssertionError' in found[1].message
-  printed = sandbox.run(
-      'print(input()[::-1])', 'abc\n', namespaces=namespaces)
-  assert printed == (0, b'cba\n')
+@needs_data
+def test_references_pass():
+  # All of them: python -m tests.rewards.code_references.
+  rows = [*list(references.humaneval())[3::10], *list(references.mbpp())[4::50]]
+  # By their oddities: trees, a builtin's name, other modules, an own class.
+  odd = {'MBPP/126', 'MBPP/367', 'MBPP/596', 'MBPP/601', 'MBPP/912',
+         'HumanEval/32', 'HumanEval/38', 'HumanEval/50'}
+  rows += [row for row in (*references.humaneval(), *references.mbpp())
+           if row[0] in odd]
+  wrong = [name for name, program, tests in rows if code.score(
+      references.fenced(program), tests, limits=LIMITS) != 1.0]
+  assert not wrong and len(rows) >= 40
+
+
+@needs_data
+def test_a_swapped_operator_fails():
+  rows = list(references.humaneval())[::8]
+  mutants = [
+      (mutant, tests) for _, program, tests in rows for mutant in
+      references.spread(references.mutants(program, tests['entry_point']), 1)]
+  failed = [code.score(references.fenced(mutant), tests, limits=LIMITS) == 0.0
+            for mutant, tests in mutants]
+  # At least: a mutant may do the same, or what the tests do not look at.
+  assert sum(failed) >= 0.9 * len(failed) and len(failed) >= 12
+
+
+def test_the_mutator_swaps_one_operator_of_the_function():
+  source = 'def g(x):\n  return x + 1\ndef f(x):\n  return -x < 2 and x in g(x)'
+  bodies = [ast_body.splitlines()[-1].strip()
+            for ast_body in references.mutants(source, 'f')]
+  assert sorted(bodies) == [
+      'return +x < 2 and x in g(x)', 'return -x < 2 and x not in g(x)',
+      'return -x < 2 or x in g(x)', 'return -x >= 2 and x in g(x)']

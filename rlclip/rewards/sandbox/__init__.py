@@ -137,12 +137,24 @@ def run(program: str, given: str, *, limits: Limits = Limits(),
 
 @functools.lru_cache(maxsize=None)
 def isolation() -> Isolation:
-  """Finds out what the kernel gives, by trying."""
+  """Finds out what the kernel gives, by trying.
+
+  Raises:
+    RuntimeError: no sandbox works here, even without namespaces.
+  """
+  # A module that nobody has loaded: Python's folder has to be readable.
+  program, limits = b'import colorsys', Limits(wall_s=20.0)
   try:
-    _run('stdio', b'', b'', Limits(wall_s=20.0), True)
-    return Isolation(True)
+    ended = _run('stdio', program, b'', limits, True)
+    found = Isolation(True)
   except RuntimeError as error:
-    return Isolation(False, str(error).strip().rpartition('\n')[2])
+    ended = _run('stdio', program, b'', limits, False)
+    found = Isolation(False, str(error).strip().rpartition('\n')[2])
+  if ended.verdict != 0:
+    raise RuntimeError(
+        f'Programs cannot import from {os.path.dirname(os.__file__)}. Install '
+        'Python where every user can read it, or do not run as root.')
+  return found
 
 
 class _Ended(NamedTuple):
@@ -206,8 +218,9 @@ def _starter(pid: int) -> socket.socket:
     # No site-packages, no user's, nothing from the current folder.
     subprocess.Popen(
         [sys.executable, '-S', '-s', '-P', '-c', code + 'launcher.main()',
-         str(theirs.fileno()), f'for {os.getpid()}'], pass_fds=[theirs.fileno()], env=environment,
-        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+         str(theirs.fileno()), f'for {os.getpid()}'],  # ps tells whose it is
+        pass_fds=[theirs.fileno()], env=environment, stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL)
   return ours
 
 
