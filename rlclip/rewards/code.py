@@ -3,7 +3,6 @@
 `rlclip.rewards.sandbox` says what the sandbox does and does not protect
 against.
 """
-import ast
 import dataclasses
 import json
 import re
@@ -21,6 +20,7 @@ _FENCE = re.compile(
 _PYTHON = ('python', 'python3', 'py', 'py3')
 # Where a completion of a function goes on to something else.
 _BEYOND = re.compile(r'\n(?=\S)')
+_MOST_ENDS = 50
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,49 +68,59 @@ def score(response: str, tests: Any, *,
   found = _read_tests(tests)
   if found is None:
     return None
-  program = find_program(
+  programs = find_programs(
       response, prompt=found.prompt, entry_point=found.entry_point)
   if found.cases:
-    return _score_cases(program, found.cases, limits)
+    return _score_cases(programs[0][1], found.cases, limits)
   passed = sandbox.check(
-      program, found.source, preamble=found.preamble,
+      programs, found.source, preamble=found.preamble,
       entry_point=found.entry_point, limits=limits).passed
   return None if passed is None else float(passed)
 
 
 @rewards.register('code')
 def code(prompt: str, completion: str, tokens, *, gold: Any = None,
-         tests: Any = None, **fields) -> float | None:
-  """`score` of a completion; the tests are the field `tests`, else `gold`."""
+         tests: Any = None, wall_s: float = sandbox.Limits().wall_s,
+         cpu_s: float = sandbox.Limits().cpu_s, **fields) -> float | None:
+  """`score` of a completion, by its example's field `tests`, else `gold`.
+
+  The pool's deadline has to be longer than `wall_s`, or what is too slow is
+  a failure of the reward and no 0.
+  """
   del prompt, tokens, fields
-  return score(completion, gold if tests is None else tests)
+  return score(completion, gold if tests is None else tests,
+               limits=sandbox.Limits(wall_s=wall_s, cpu_s=cpu_s))
 
 
-def find_program(response: str, *, prompt: str = '',
-                 entry_point: str | None = None) -> str:
-  """The program in a response.
+def find_programs(response: str, *, prompt: str = '',
+                  entry_point: str | None = None
+                  ) -> list[tuple[str, str]]:
+  """What in a response may be the program, likeliest first.
+
+  Nothing is parsed here, since that is a program's first attack: the sandbox
+  takes the first whose second part is a program that defines the function.
 
   Args:
     response: of a model.
     prompt: the start of a program that it may continue.
-    entry_point: the function that `prompt` begins.
+    entry_point: the function that `prompt` begins; None where there is none.
+
+  Returns:
+    Pairs of two parts that make a program.
   """
   text = response.rpartition('</think>')[2]
   blocks = list(_FENCE.finditer(text))
   tagged = [b for b in blocks if b['language'].lower() in _PYTHON]
   if blocks:
     text = textwrap.dedent((tagged or blocks)[-1]['code'])
-  if not prompt:
-    return text
-  if entry_point in _functions(text):
-    # The prompt's imports and helpers, and its function redefined.
-    return f'{_finished(prompt)}\n{text}'
-  readings = [prompt + text, prompt + textwrap.indent(text, '    ')]
+  if not prompt or not entry_point:
+    return [('', text)]
+  # With the prompt's imports and helpers, and its function defined anew.
+  found = [(_finished(prompt), text), ('', prompt + text),
+           ('', prompt + textwrap.indent(text, '    '))]
   # A completion may run on into text: the longest start that is a program.
-  ends = [match.start() for match in _BEYOND.finditer(text)]
-  readings += [prompt + text[:end] for end in reversed(ends[:50])]
-  return next(
-      (r for r in readings if entry_point in _functions(r)), readings[0])
+  ends = [match.start() for match in _BEYOND.finditer(text)][:_MOST_ENDS]
+  return found + [('', prompt + text[:end]) for end in reversed(ends)]
 
 
 def _read_tests(tests: Any) -> _Tests | None:
@@ -161,16 +171,3 @@ def _score_cases(program: str, cases: Sequence[tuple[str, str]],
 def _finished(prompt: str) -> str:
   """A prompt that ends in a function's docstring, as a whole program."""
   return f'{prompt}\n    pass\n'
-
-
-def _functions(source: str) -> set[str]:
-  """Names that a program binds by itself; none where it is no program."""
-  try:
-    tree = ast.parse(source)
-  except (SyntaxError, ValueError, RecursionError, MemoryError):
-    return set()
-  names = {node.name for node in tree.body if isinstance(
-      node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))}
-  targets = [target for node in tree.body if isinstance(node, ast.Assign)
-             for target in node.targets]
-  return names | {t.id for t in targets if isinstance(t, ast.Name)}

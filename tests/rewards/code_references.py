@@ -3,8 +3,9 @@
   python -m tests.rewards.code_references [--mutants=K] [--workers=N]
 
 Prints the share of references that pass, that of mutants that fail, and the
-mutants that pass, to be looked at: those that do the same as the reference,
-and those that the published tests do not notice.
+mutants that pass, with what is mutated: some do the same as the reference, and
+others the published tests do not notice. Those are run with their tests by a
+plain interpreter as well, which has to say the same.
 """
 import argparse
 import ast
@@ -14,6 +15,8 @@ import gzip
 import json
 import os
 import pathlib
+import subprocess
+import sys
 import time
 from typing import Iterator
 
@@ -91,6 +94,25 @@ def spread(items: list, count: int) -> list:
   return [items[i * len(items) // count] for i in range(count)]
 
 
+def passes_plainly(program: str, tests: dict) -> bool:
+  """Whether a program that can be trusted passes in one process with tests."""
+  lines = tests.get('test_list') or [
+      tests['test'], f'check({tests["entry_point"]})']
+  source = '\n'.join([program, tests.get('test_setup_code', ''), *lines])
+  return not subprocess.run(
+      [sys.executable, '-c', source], capture_output=True, timeout=60,
+      check=False).returncode
+
+
+def difference(program: str, mutant: str) -> str:
+  """The changed line, before and after."""
+  before, after = (ast.unparse(ast.parse(s)).splitlines()
+                   for s in (program, mutant))
+  return ' -> '.join(
+      line.strip() for pair in zip(before, after) if pair[0] != pair[1]
+      for line in pair)
+
+
 def fenced(program: str) -> str:
   return f'```python\n{program}\n```'
 
@@ -102,7 +124,6 @@ def main() -> None:
   options = parser.parse_args()
   limits = sandbox.Limits(wall_s=60.0, cpu_s=20.0)
   print(sandbox.isolation())
-
   def scored(pairs):
     with concurrent.futures.ThreadPoolExecutor(options.workers) as threads:
       return list(threads.map(
@@ -124,8 +145,11 @@ def main() -> None:
     passed = [row for row, x in zip(changed, found) if x != 0]
     print(f'{label}: {len(changed) - len(passed)} of {len(changed)} mutants '
           f'of {len({name for name, *_ in changed})} programs fail')
-    for name, mutant, _ in passed:
-      print(f'--- {name} passes with\n{mutant}')
+    sources = {name: program for name, program, _ in rows}
+    for name, mutant, tests in passed:
+      agrees = 'also' if passes_plainly(mutant, tests) else 'NOT'
+      print(f'  {name} passes, {agrees} by itself: '
+            f'{difference(sources[name], mutant)}')
 
 
 if __name__ == '__main__':

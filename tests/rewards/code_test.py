@@ -34,7 +34,7 @@ BODY = '    return math.pi * r * r\n'
     ('def helper(x):\n  return 0\ndef area(r):\n  return math.pi * r * r', 1),
     ('    return 0\n', 0), ('', 0), ('    return math.pi * r * r +\n', 0),
     ('def volume(r):\n  return math.pi * r ** 2', 0),
-    ('```python\ndef area(r): return 3\n```\nNo:\n```python\n' + BODY + '```', 1),
+    (f'```python\ndef area(r): return 3\n```\nNo:\n```python\n{BODY}```', 1),
     ('<think>```python\n' + BODY + '```</think>It is hard.', 0),
     ('```python\n' + BODY + '```\nIt prints\n```\n3.14\n```', 1)])
 def test_a_completion_or_a_program(response, expected):
@@ -82,7 +82,8 @@ CASES = [{'input': '1 2\n', 'output': '3\n'}, {'input': '4 5', 'output': '9'}]
 
 @pytest.mark.parametrize('program, expected', [
     ('print(sum(map(int, input().split())))', 1),
-    ('import sys\nprint(" ", sum(map(int, sys.stdin.read().split())), "\\n")', 1),
+    ('import sys\nprint(" ", sum(map(int, sys.stdin.read().split())), "\\n")',
+     1),
     ('import sys\nsys.stdout.write(str(sum(map(int, open(0).read().split()))))',
      1),
     ('import threading\ndef main():\n  print(sum(map(int, input().split())))\n'

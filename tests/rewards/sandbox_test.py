@@ -75,12 +75,14 @@ HOSTILE = {
         'import builtins, sys, operator\n'
         'builtins.AssertionError = SystemExit\n'
         'builtins.isinstance = builtins.all = lambda *args: True\n'
-        'operator.eq = lambda *args: True\n'
-        'sys.settrace(lambda *args: sys.exit(0))\ndef f(x): return 0'),
+        'operator.eq = lambda *args: True\ndef f(x): return 0'),
+    'a trace': (
+        'import sys\nsys.settrace(lambda *args: sys.exit(0))\n'
+        'def f(x): return 0'),
     'a patched assert': (
         'import builtins, sys\ndef f(x):\n'
         '  for name, module in list(sys.modules.items()):\n'
-        '    if hasattr(module, "check"): module.check = lambda *a: "passed"\n'
+        '    if hasattr(module, "check"): module.check = lambda *a: 1\n'
         '  __builtins__["__debug__"] = False\n  return 0'),
     'tests in a frame': (
         'import gc, sys\ndef f(x):\n  frame, seen = sys._getframe(), ""\n'
@@ -180,7 +182,7 @@ def test_the_attacks_are_programs_and_their_end_is_seen():
 
 
 @pytest.mark.parametrize('name', [
-    'a child that stays', 'killing the parent', 'patched builtins'])
+    'a child that stays', 'killing the parent', 'a patched assert'])
 def test_an_attack_that_does_nothing_does_not_hide_a_right_answer(name):
   # So what scored 0 above was the answer, and the attack had no effect.
   program = HOSTILE[name].replace('return 0', f'return {SECRET}')
@@ -274,7 +276,7 @@ def test_threads_share_the_sandbox():
 
 def test_the_pool_runs_it_and_gives_up_in_time():
   responses = [f'```python\n{SQUARE}```', 'while True: pass', 'none']
-  with Pool({'code': 1.0}) as pool:
+  with Pool({'code(wall_s=1.5)': 1.0}) as pool:
     result = pool.score([
         ScoreItem('', text, (), {'tests': ['assert f(3) == 9']})
         for text in responses])

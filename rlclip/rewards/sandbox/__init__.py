@@ -25,7 +25,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from typing import Iterator, NamedTuple
+from typing import Iterator, NamedTuple, Sequence
 
 _FOLDER = os.path.dirname(os.path.abspath(__file__))
 _PROGRAM_ID = 65534  # as in jail.py
@@ -37,14 +37,15 @@ class Limits:
   """What a program may use.
 
   Attributes:
-    wall_s: seconds, start of the processes included.
+    wall_s: seconds, start of the processes included. Less than the deadline of
+      a pool, or a slow program fails the reward instead of scoring 0.
     cpu_s: of CPU time, rounded up to a second, for each process.
     memory_bytes: of address space, for each process.
     num_processes: processes and threads at a time.
     file_bytes: of a file, and of all that is printed.
     folder_bytes: of its folder, where there are namespaces.
   """
-  wall_s: float = 4.0
+  wall_s: float = 3.5
   cpu_s: float = 4.0
   memory_bytes: int = 1 << 30
   num_processes: int = 16
@@ -92,13 +93,16 @@ class Printed(NamedTuple):
   output: bytes
 
 
-def check(program: str, tests: str, *, preamble: str = '',
+def check(programs: str | Sequence[tuple[str, str]], tests: str, *,
+          preamble: str = '',
           entry_point: str | None = None, limits: Limits = Limits(),
           namespaces: bool | None = None) -> Checked:
   """Runs tests on the functions of a program.
 
   Args:
-    program: Python source.
+    programs: Python source; or pairs of sources that make a program, of which
+      the first is taken whose second part alone compiles and defines
+      `entry_point`, and the very first where none does.
     tests: source with assertions, run apart from the program: names it does
       not define stand for the program's.
     preamble: source that the tests may use the names of.
@@ -109,8 +113,10 @@ def check(program: str, tests: str, *, preamble: str = '',
   Raises:
     RuntimeError: the sandbox itself does not work.
   """
+  if isinstance(programs, str):
+    programs = [('', programs)]
   request = json.dumps({
-      'program': program, 'tests': tests, 'preamble': preamble,
+      'programs': programs, 'tests': tests, 'preamble': preamble,
       'entry_point': entry_point}).encode()
   ended = _run('calls', request, b'', limits, namespaces)
   passed = None if ended.verdict == 'broken' else ended.verdict == 'passed'

@@ -23,7 +23,7 @@ def check(request: dict, reader: int, writer: int) -> str:
   """'passed', or 'broken' where the tests do not even compile.
 
   Args:
-    request: 'program', 'preamble' (trusted source that the tests may use),
+    request: 'programs', 'preamble' (trusted source that the tests may use),
       'tests' (source) and 'entry_point' (a name or None).
     reader: of answers.
     writer: of calls.
@@ -38,7 +38,7 @@ def check(request: dict, reader: int, writer: int) -> str:
     tests = compile(tree, '<tests>', 'exec')
   except SyntaxError:
     return 'broken'
-  codec.send(writer, request['program'])
+  codec.send(writer, [request['programs'], request['entry_point']])
   if codec.receive(reader) != 'loaded':
     raise ValueError('The program\'s process did not load it.')
   exec(preamble, namespace)
