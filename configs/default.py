@@ -102,7 +102,8 @@ def get_config():
   c.reward = d = config_dict.ConfigDict()
   d.num_workers = 1  # verifier processes
   d.deadline = 5.0  # seconds an answer
-  d.on_failure = 'none'  # none (row left out), zero; at timeout or crash
+  d.on_failure = 'none'  # none (row left out), zero; raise stops at an error
+  d.also = ()  # further rewards in training, ('repetition=0.1', 'think=0.5')
   d.overlong_buffer = 0  # tokens before the limit that cost (DAPO); 0 for none
   d.overlong_factor = 1.0  # what a completion at the limit loses, in rewards
 

@@ -1,6 +1,6 @@
 """Checks a config on this machine: python -m experiments.doctor --config=F.
 
-Devices, versions, mesh, the table of parameters and their axes, the sampler's
+Devices, versions, what programs are kept apart by, mesh, the table of parameters and their axes, the sampler's
 log-probs against the learner's on the same weights, ratio 1 and KL 0 at step 0.
 Exits with 1 where sampler and learner disagree.
 """
@@ -30,6 +30,12 @@ def main(argv):
     console.print(f'{name:18} {version}', highlight=False)
   for device in jax.devices():
     console.print(f'device             {device}', highlight=False)
+  from rlclip.rewards import sandbox
+  try:
+    programs = sandbox.isolation()
+  except RuntimeError as error:
+    programs = f'NONE: {error}'
+  console.print(f'code sandbox       {programs}', highlight=False)
   try:
     experiment = config.resolve(_CONFIG.value)
     parts = assembly.build(experiment)

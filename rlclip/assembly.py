@@ -1,6 +1,6 @@
 """Builds the parts of a run from its Experiment, for training and tools."""
 import functools
-from typing import NamedTuple
+from typing import NamedTuple, Sequence
 
 import jax
 import jax.numpy as jnp
@@ -102,11 +102,14 @@ def abstract_state(parts: Parts) -> TrainState:
       shapes, parts.learner.shardings)
 
 
-def pool(experiment: config_lib.Experiment, reward: str) -> pool_lib.Pool:
-  """Verifier processes for one reward function."""
+def pool(experiment: config_lib.Experiment, reward: str,
+         also: Sequence[str] = ()) -> pool_lib.Pool:
+  """Processes for a task's reward, and for others, 'name=weight' each."""
   r = experiment.reward
+  others = (text.rpartition('=') for text in also)
   return pool_lib.Pool(
-      {reward: 1.0}, num_workers=r.num_workers, deadline_s=r.deadline,
+      {reward: 1.0, **{name: float(weight) for name, _, weight in others}},
+      num_workers=r.num_workers, deadline_s=r.deadline,
       on_failure=r.on_failure)
 
 

@@ -124,6 +124,7 @@ class Reward:
   num_workers: int
   deadline: float
   on_failure: str
+  also: tuple[str, ...]
   overlong_buffer: int
   overlong_factor: float
 

@@ -3,6 +3,7 @@
 A rule is (whether it holds, key, what is expected, what came), of a
 config.Experiment.
 """
+import math
 
 
 def rules(e):
@@ -89,8 +90,8 @@ def _host_rules(e):
   return (
       (d.num_workers >= 1, 'reward.num_workers', '1 or more', d.num_workers),
       (d.deadline > 0, 'reward.deadline', 'more than 0 seconds', d.deadline),
-      (d.on_failure in ('none', 'zero'), 'reward.on_failure', 'none or zero',
-       d.on_failure),
+      (d.on_failure in ('none', 'zero', 'raise'), 'reward.on_failure',
+       'none, zero or raise', d.on_failure),
       (v.every >= 0, 'evaluation.every', '0 or more', v.every),
       (v.num_problems >= 0, 'evaluation.num_problems', '0 (all) or more',
        v.num_problems),
@@ -115,6 +116,11 @@ def _shaping_rules(e):
   spec = e.loss_spec  # an unknown algorithm or override stops here
   counts = spec.advantage.partition('(')[0] in ('f_grpo', 'f_grpo_zscore')
   return (
+      (all(map(_is_weighted, d.also)), 'reward.also',
+       "'name=weight' each, as in 'repetition=0.1'", d.also),
+      (not (d.also and counts), 'reward.also',
+       f'empty with the advantage {spec.advantage}, which counts rewards of 0 '
+       'and 1', d.also),
       (0 <= d.overlong_buffer <= r.completion_length,
        'reward.overlong_buffer',
        f'0 (none) to rollout.completion_length = {r.completion_length}',
@@ -143,3 +149,12 @@ def _shaping_rules(e):
             ('every', f.every, 0), ('max_kl', f.max_kl, 0.0),
             ('kl_decay', f.kl_decay, 0.9))),
   )
+
+
+def _is_weighted(text: str) -> bool:
+  """Whether it is a name, an equals sign and a number."""
+  name, _, weight = text.rpartition('=')
+  try:
+    return bool(name) and math.isfinite(float(weight))
+  except ValueError:
+    return False

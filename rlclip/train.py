@@ -72,6 +72,9 @@ class _Run:
     self.pools = {
         reward: assembly.pool(e, reward)
         for reward in {task.reward for task in self.tasks.values()}}
+    self.training_pool = (
+        assembly.pool(e, parts.task.reward, e.reward.also) if e.reward.also
+        else self.pools[parts.task.reward])
     self.taken = _Taken()
     self.kept_reference = reference_lib.Reference(
         folder.path / 'reference', **dataclasses.asdict(e.reference))
@@ -87,7 +90,7 @@ class _Run:
     return self
 
   def __exit__(self, kind, error, traceback):
-    for pool in self.pools.values():
+    for pool in {*self.pools.values(), self.training_pool}:
       pool.close()
     self.compilations.close()
     if self.writer is not None:
@@ -168,7 +171,7 @@ class _Run:
           limit=e.rollout.prompt_length)
       # A place is taken once, so its requests have ids of their own.
       return rollouts.collect(
-          parts.sampler, self.pools[parts.task.reward],
+          parts.sampler, self.training_pool,
           parts.tokenizer.decode, prompts, assembly.rollout_spec(parts),
           group_size=e.rollout.group_size,
           first_id=place * e.rollout.group_size, phase=self.phase,

@@ -10,6 +10,13 @@ _VAGUE = {'utils', 'util', 'helpers', 'helper', 'common', 'misc'}
 # Assertions are what tests are made of; elsewhere errors say what to do.
 _FOLDERS = ('rlclip', 'experiments', 'configs', 'tests')
 
+# (file, function): where code that is not ours may raise anything, and what it
+# raised goes on as text. Nothing else is done inside the try.
+_CALLS_FOREIGN_CODE = {
+    ('rlclip/rewards/worker.py', '_contained'),  # reward functions
+    ('rlclip/rewards/sandbox/program.py', '_answer'),  # untrusted programs
+}
+
 
 def _files(*folders):
   return [path for folder in folders or _FOLDERS
@@ -90,11 +97,21 @@ def _swallows_all(handler):
                            for node in ast.walk(handler))
 
 
-def test_no_handler_swallows_every_error():
+def _functions_that_swallow_all():
+  return {
+      (_name(path), function.name) for path in _files()
+      for function in ast.walk(_tree(path))
+      if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef))
+      for node in ast.walk(function)
+      if isinstance(node, ast.ExceptHandler) and _swallows_all(node)}
+
+
+def test_handlers_swallow_every_error_where_foreign_code_is_called_only():
   found = [_name(path, node) for path in _files()
            for node in ast.walk(_tree(path))
            if isinstance(node, ast.ExceptHandler) and _swallows_all(node)]
-  assert not found
+  assert _functions_that_swallow_all() == _CALLS_FOREIGN_CODE
+  assert len(found) == len(_CALLS_FOREIGN_CODE)  # one each, none elsewhere
 
 
 def test_every_config_key_has_a_comment():

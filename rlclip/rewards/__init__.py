@@ -5,13 +5,15 @@ text, the completion's text, its token ids, and the example's own fields as
 keywords. It returns a float, or None where the answer cannot be scored (an
 unreadable gold answer, say), and runs in a worker process that has no jax.
 
-To add one, write it into a file of this package with `@registry.register`.
+To add one, write it into a file of this package with `@rewards.register`.
 """
+import functools
 import importlib
+import inspect
 import pkgutil
 from typing import Protocol, Sequence
 
-from rlclip.registry import Registry
+from rlclip import registry
 
 
 class RewardFunction(Protocol):
@@ -23,7 +25,8 @@ class RewardFunction(Protocol):
     ...
 
 
-_REGISTRY: Registry[RewardFunction] = Registry('reward', __name__)
+_REGISTRY: registry.Registry[RewardFunction] = registry.Registry(
+    'reward', __name__)
 register = _REGISTRY.register
 
 
@@ -36,15 +39,33 @@ def get(name: str) -> RewardFunction:
   """The reward function called `name`.
 
   Args:
-    name: a registered name, or 'package.module:function' for a function that
-      lives elsewhere.
+    name: a registered name, with numbers for its keywords where wanted, as in
+      'repetition(ngram_size=4)'; 'package.module:function' for a function that
+      lives elsewhere; 'trl:package.module:function' for one written for TRL,
+      with texts, and 'trl_chat:' for one that expects chat messages.
 
   Raises:
     ValueError: no such reward; it says which there are.
   """
-  module, colon, attribute = name.partition(':')
-  if not colon:
-    return _REGISTRY[name]
+  kind, _, rest = name.partition(':')
+  if kind in ('trl', 'trl_chat') and ':' in rest:
+    trl_adapter = importlib.import_module(f'{__name__}.trl_adapter')
+    return trl_adapter.adapt(_from_elsewhere(rest), chat=kind == 'trl_chat')
+  if rest:
+    return _from_elsewhere(name)
+  plain, numbers = registry.parse(name)
+  function = _REGISTRY[plain]
+  known = [
+      p.name for p in inspect.signature(function).parameters.values()
+      if p.kind == p.KEYWORD_ONLY and isinstance(p.default, (int, float))]
+  if not set(numbers) <= set(known):
+    raise ValueError(
+        f'Reward {plain!r} takes the numbers {known}, got {name!r}.')
+  return functools.partial(function, **numbers) if numbers else function
+
+
+def _from_elsewhere(name: str):
+  module, _, attribute = name.partition(':')
   try:
     return getattr(importlib.import_module(module), attribute)
   except (ImportError, AttributeError) as error:

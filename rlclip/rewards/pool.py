@@ -1,8 +1,13 @@
 """Scores completions in a pool of processes that can be killed."""
+import logging
 import pickle
 from typing import Any, Literal, Mapping, NamedTuple, Sequence
 
 from rlclip.rewards import scheduler
+
+_ON_FAILURE = ('none', 'zero', 'raise')
+_LOGGED = 3  # failures a call that are logged in full
+_LONGEST = 500  # characters of a text in the log
 
 
 class ScoreItem(NamedTuple):
@@ -68,7 +73,7 @@ class Pool:
   def __init__(
       self, weights: Mapping[str, float], *, num_workers: int = 2,
       deadline_s: float = 5.0, batch_deadline_s: float = float('inf'),
-      on_failure: Literal['none', 'zero'] = 'none',
+      on_failure: Literal['none', 'zero', 'raise'] = 'none',
       memory_bytes: int = 2 << 30):
     """Starts the processes, which takes about a second.
 
@@ -78,7 +83,9 @@ class Pool:
       num_workers: answers scored at a time.
       deadline_s: for one reward function on one answer, seconds of wall time.
       batch_deadline_s: for a call of `score`.
-      on_failure: what a timeout or an error is worth: None or 0.
+      on_failure: what a timeout or an error is worth: None or 0; or 'raise',
+        which has `score` raise where a reward function raised or its process
+        died (a timeout is None). Failures are logged in any case.
       memory_bytes: of address space, for each worker.
 
     Raises:
@@ -90,12 +97,14 @@ class Pool:
           'Pool needs at least one reward, one worker and a deadline above 0, '
           f'got {dict(weights)}, {num_workers}, {deadline_s} and '
           f'{batch_deadline_s}.')
-    if on_failure not in ('none', 'zero'):
+    if on_failure not in _ON_FAILURE:
       raise ValueError(
-          f'Expected on_failure \'none\' or \'zero\', got {on_failure!r}.')
+          f'Expected on_failure to be one of {_ON_FAILURE}, got '
+          f'{on_failure!r}.')
     self._weights = dict(weights)
     self._batch_deadline_s = batch_deadline_s
-    self._failed = None if on_failure == 'none' else 0.0
+    self._failed = 0.0 if on_failure == 'zero' else None
+    self._raises = on_failure == 'raise'
     self._scheduler = scheduler.Scheduler(
         tuple(weights), num_workers=num_workers, deadline_s=deadline_s,
         memory_bytes=memory_bytes)
@@ -104,7 +113,8 @@ class Pool:
     """Scores items with every reward function.
 
     Raises:
-      RuntimeError: the pool is closed.
+      RuntimeError: the pool is closed, or a reward function failed and the
+        setting is to raise.
     """
     payloads = [
         pickle.dumps((i.prompt, i.completion, _plain(i.tokens), dict(i.fields)))
@@ -121,6 +131,12 @@ class Pool:
     failures = tuple(
         Failure(i // len(names), names[i % len(names)], o.failure, o.message)
         for i, o in enumerate(outcomes) if o.failure)
+    _log(failures, items)
+    errors = [failure for failure in failures if failure.kind == 'error']
+    if self._raises and errors:
+      raise RuntimeError(
+          f'{len(errors)} rewards failed. Set config.reward.on_failure to '
+          f'none or zero to go on. {_told(errors[0], items)}')
     rewards = [self._total(values) for values in zip(*by_function.values())]
     return ScoreResult(rewards, by_function, failures)
 
@@ -146,3 +162,29 @@ class Pool:
 def _plain(tokens: Sequence[int]) -> list[int]:
   """Python's ints: workers need no numpy to read them."""
   return tokens.tolist() if hasattr(tokens, 'tolist') else list(tokens)
+
+
+def _log(failures: Sequence[Failure], items: Sequence[ScoreItem]) -> None:
+  for failure in failures[:_LOGGED]:
+    logging.warning('%s', _told(failure, items))
+  if len(failures) > _LOGGED:
+    logging.warning(
+        '%d more rewards failed in the same batch.', len(failures) - _LOGGED)
+
+
+def _told(failure: Failure, items: Sequence[ScoreItem]) -> str:
+  """Function, sample and exception of a failure."""
+  item = items[failure.item]
+  fields = {key: _short(str(value)) for key, value in item.fields.items()}
+  return (
+      f'Reward {failure.function!r} came to no verdict ({failure.kind}) on '
+      f'item {failure.item}.\nPrompt: {_short(item.prompt)!r}\nCompletion: '
+      f'{_short(item.completion)!r}\nFields: {fields}\n{failure.message}')
+
+
+def _short(text: str) -> str:
+  """The start and the end of a text."""
+  if len(text) <= _LONGEST:
+    return text
+  half = _LONGEST // 2
+  return f'{text[:half]} [...] {text[-half:]}'

@@ -22,7 +22,7 @@ import socket
 import struct
 import sys
 import traceback
-from typing import Sequence
+from typing import Any, Callable, Sequence
 
 from rlclip import rewards
 
@@ -42,12 +42,11 @@ def main() -> None:
   if hard != resource.RLIM_INFINITY:
     limit = min(limit, hard)
   resource.setrlimit(resource.RLIMIT_AS, (limit, hard))
-  start = _Contained()
-  with start:
-    functions = [rewards.get(name) for name in json.loads(names)]
-  message = json.dumps(start.error).encode()
+  functions, error = _contained(
+      lambda: [rewards.get(name) for name in json.loads(names)])
+  message = json.dumps(error).encode()
   control.sendall(_REPLY.pack(len(message)) + message)
-  if not start.error:
+  if not error:
     _fork_and_kill(control, functions)
 
 
@@ -126,37 +125,34 @@ def _serve(descriptor: int, parent: int, functions) -> None:
     os._exit(1)  # a BaseException must not run into the parent's loop
 
 
-class _Contained:
-  """Turns what foreign code raises, whatever it is, into text.
+def _contained(call: Callable[[], Any]) -> tuple[Any, str]:
+  """What foreign code returns, and what it raises, as text; one is empty.
 
-  A reward may raise anything, and that is the failure of one answer; the owner
-  is told and decides. Only here are all errors caught.
+  A reward may raise anything, and that is the failure of one answer, or of the
+  start: the owner is told and decides. Here alone all errors are caught; what
+  is no Exception (SystemExit, KeyboardInterrupt) ends the worker.
   """
-  error = ''
-
-  def __enter__(self) -> None:
-    pass
-
-  def __exit__(self, kind, error, trace) -> bool:
-    if not isinstance(error, Exception):
-      return False
+  try:
+    return call(), ''
+  except Exception as error:
     # The last frames and the start of the message: a message may be as long as
     # the answer it is about.
-    lines = traceback.format_exception(kind, error, trace, limit=-3)
-    self.error = ''.join(line[:2000] for line in lines)
-    return True
+    lines = traceback.format_exception(error, limit=-3)
+    return None, ''.join(line[:2000] for line in lines)
 
 
 def _call(function, item: tuple) -> tuple[float | None, str]:
   """Value and error of a reward function; one of the two is empty."""
   prompt, completion, tokens, fields = item
-  value, call = None, _Contained()
-  with call:
+
+  def scored() -> float | None:
     value = function(prompt, completion, tokens, **fields)
-    value = None if value is None else float(value)
+    return None if value is None else float(value)
+
+  value, error = _contained(scored)
   if value is not None and not math.isfinite(value):
     return None, f'Expected a finite reward or None, got {value}.'
-  return (None if call.error else value), call.error
+  return value, error
 
 
 def _die_with_parent(parent: int) -> None:

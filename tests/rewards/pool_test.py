@@ -105,6 +105,27 @@ def test_an_exception_and_a_nan_are_told():
   assert (nan.item, 'got nan' in nan.message) == (2, True)
 
 
+def test_an_exception_is_logged_with_its_sample_and_function(caplog):
+  with Pool({FAULTY + 'fail': 1.0}) as made:
+    made.score([ScoreItem('the prompt', 'raise', (), {'level': '7'})] * 5)
+  text = caplog.text
+  for part in (FAULTY + 'fail', 'the prompt', "'raise'", "{'level': '7'}",
+               'KeyError', 'no such column', 'faulty.py'):
+    assert part in text
+  assert text.count('KeyError: ') == 3 and '2 more rewards failed' in text
+
+
+def test_an_exception_stops_the_run_where_asked():
+  with Pool({FAULTY + 'fail': 1.0}, on_failure='raise') as made:
+    assert made.score(items(['a'])).rewards == [1]
+    with pytest.raises(RuntimeError, match='(?s)faulty:fail.*no such column'):
+      made.score(items(['a', 'raise']))
+    assert made.score(items(['a'])).rewards == [1]
+  with Pool({FAULTY + 'hang': 1.0}, on_failure='raise',
+            deadline_s=0.5) as made:  # a timeout is no exception
+    assert made.score(items(['hang', 'x'])).rewards == [None, 1]
+
+
 def test_memory_is_limited():
   with Pool({FAULTY + 'greedy': 1.0}, memory_bytes=1 << 29) as made:
     result = made.score(items(['1000', str(1 << 30)]))
