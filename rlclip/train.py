@@ -14,6 +14,7 @@ from rlclip import evaluate, metrics, progress
 from rlclip import reference as reference_lib
 from rlclip import rollouts, warm_start, workdir
 from rlclip.data import bank, batching, order
+from rlclip.rewards import extraction
 from rlclip.types import Mean, Params
 
 _log = logging.getLogger(__name__)
@@ -282,7 +283,7 @@ class _Run:
           assembly.test_prompts(self.parts, task),
           assembly.evaluation_spec(self.parts),
           num_samples=self.parts.experiment.evaluation.num_samples,
-          phase=self.phase)
+          phase=self.phase, extract=extraction.get(task.reward))
       evaluate.write(self.folder.evaluation(name, self.step), result)
       values |= {f'eval/{name}/{measure}': estimate.value
                  for measure, estimate in evaluate.summary(result).items()}
