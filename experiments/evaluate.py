@@ -5,7 +5,6 @@
 
 Prints a table a task, and writes what rlclip.analysis.evaluation lists.
 """
-import pathlib
 import sys
 import time
 
@@ -25,34 +24,17 @@ _OUTPUT = flags.DEFINE_string(
     'output', None, 'Folder for all files; default <workdir>/eval.')
 
 
-def _load(parts):
-  """Returns (step, parameters): of a run's checkpoint, or of a model."""
-  from rlclip import assembly, checkpoint
-  if _MODEL.value:
-    return 0, assembly.initial_params(parts)
-  keeper = checkpoint.Checkpointer(
-      pathlib.Path(_WORKDIR.value) / 'checkpoints', read_only=True)
-  step, params, _ = keeper.restore_params(
-      assembly.abstract_state(parts).params, _STEP.value)
-  keeper.close()
-  return step, params
-
-
-def _evaluate(parts, task, prompts, step):
+def _evaluate(parts, task, step):
   """Draws, scores and shows the answers to one task; returns its Result."""
   from rlclip import assembly, evaluate, metrics, progress
   from rlclip.analysis import evaluation
-  from rlclip.rewards import extraction
   e, begun = parts.experiment, time.monotonic()
-  spec, num_samples = assembly.evaluation_spec(parts), e.evaluation.num_samples
   with assembly.pool(e, task.reward) as pool:
-    answers = evaluate.run(
-        parts.sampler, pool, parts.tokenizer.decode, prompts, spec,
-        num_samples=num_samples, phase=metrics.Phases(),
-        extract=extraction.get(task.reward))
+    answers = assembly.evaluate_task(parts, task, pool, metrics.Phases())
   progress.show_evaluation(task.name, evaluate.summary(answers))
   return evaluation.Result(task.name, step, answers, evaluation.settings(
-      spec, seed=e.seed, num_samples=num_samples,
+      assembly.evaluation_spec(parts), seed=e.seed,
+      num_samples=e.evaluation.num_samples,
       model=_MODEL.value or _WORKDIR.value, seconds=time.monotonic() - begun))
 
 
@@ -74,13 +56,15 @@ def main(argv):
   try:
     parts = assembly.build(config.resolve(raw))
     tasks = assembly.evaluation_tasks(parts)
-    prompts = {name: assembly.test_prompts(parts, tasks[name])
-               for name in _TASKS.value}
-    step, params = _load(parts)
+    for name in _TASKS.value:  # a prompt too long shows before hours of others
+      assembly.test_prompts(parts, tasks[name])
+    step, params = (
+        (0, assembly.initial_params(parts)) if _MODEL.value else
+        assembly.restored_params(parts, _WORKDIR.value, _STEP.value))
     parts.sampler.load_weights(params, step)
     results = []
     for name in _TASKS.value:
-      results.append(_evaluate(parts, tasks[name], prompts[name], step))
+      results.append(_evaluate(parts, tasks[name], step))
       if output:
         progress.show_paths(evaluation.write(output, results))
   except (ValueError, OSError) as error:

@@ -32,7 +32,8 @@ def final_answer(completion: str, **fields) -> str | None:
   del fields
   from rlclip.rewards import math  # it takes sympy's second to import
   text = math.find_answer(completion)
-  if text != completion.strip() and len(text) <= _LONGEST:
+  whole = completion.rpartition('</think>')[2].strip(' \n.$')
+  if len(text) < len(whole):  # a part of it was marked
     return text or None
   stated = _STATED.findall(text)
   if stated:
