@@ -66,6 +66,10 @@ function marked(text) {
   return parts;
 }
 
+function count(number, thing) {
+  return `${number} ${thing}${number === 1 ? '' : 's'}`;
+}
+
 function shown(number) {
   return number > 10 ? number.toFixed(0) : number.toFixed(3);
 }
@@ -117,16 +121,18 @@ function showFilters() {
   const problems = sheets[state.sheet].problems;
   const buttons = [];
   for (const name of Object.keys(filters)) {
-    const count = problems.reduce(
+    const total = problems.reduce(
         (sum, problem) => sum + matching(problem, name).length, 0);
-    if (!count && !always.includes(name) && state.filter !== name) continue;
+    if (!total && !always.includes(name) && state.filter !== name) continue;
     buttons.push(make('button', {
       'type': 'button', 'data-filter': name,
       'aria-pressed': name === state.filter,
       'onclick': () => change({filter: name}),
-    }, `${name} ${count}`));
+    }, `${name} ${total}`));
   }
+  const hadFocus = at('filters').contains(document.activeElement);
   at('filters').replaceChildren(...buttons);
+  if (hadFocus) at('filters').querySelector('[aria-pressed=true]').focus();
 }
 
 function listed() {
@@ -146,7 +152,8 @@ function dots(problem, found) {
 
 function showProblems(list) {
   const total = list.reduce((sum, {found}) => sum + found.length, 0);
-  at('count').textContent = `${total} answers, ${list.length} problems`;
+  at('count').textContent =
+      `${count(total, 'answer')}, ${count(list.length, 'problem')}`;
   at('problems').replaceChildren(...list.map(({problem, found}) => {
     const right = problem.answers.filter(filters.right).length;
     return make('button', {
@@ -190,7 +197,7 @@ function showDetail(entry) {
       make('div', {class: 'card'}, make('pre', {}, marked(problem.prompt))),
       make('div', {class: 'card gold'}, 'Right answer: ',
            make('code', {}, marked(problem.gold))),
-      make('h2', {}, `${found.length} answers` +
+      make('h2', {}, count(found.length, 'answer') +
            (hidden ? `, ${hidden} not shown` : '')),
       ...found.map(showAnswer));
   at('detail').scrollTop = 0;

@@ -9,7 +9,8 @@ from rlclip import evaluate
 from rlclip.analysis import answers_page
 
 HOSTILE = ('</script><script>window.hacked = 1</script>'
-           '<img src=x onerror="window.hacked = 1"><!-- <b>&lt;\u2028 \0 $style')
+           '<img src=x onerror="window.hacked = 1">'
+           '<!-- <b>&lt;\u2028 \0 $style')
 
 
 def answer(problem, verdict, text, extracted='1', finish='stop'):
@@ -110,10 +111,12 @@ def test_filters_leave_the_answers_they_name(page):
   page.filter('right')
   assert page.problems == ['one', 'three']
   assert page.texts('.answer pre') == ['plain words']
-  assert page.texts('h2') == ['1 answers, 1 not shown']
+  assert page.texts('h2') == ['1 answer, 1 not shown']
   page.filter('truncated')
   assert page.problems == ['two']
   assert page.texts('.answer .badge') == ['wrong', 'truncated', 'no answer']
+  # Clicked, it keeps the focus: the next key does not start at the top.
+  assert page.browser.switch_to.active_element.text == 'truncated 1'
   page.filter('unscored')
   assert page.texts('.answer pre') == ['hm']
   page.filter('all')
