@@ -33,7 +33,10 @@ class Estimate:
   num_problems: int
 
   def __str__(self) -> str:
-    return f'{self.value:.3f} [{self.low:.3f}, {self.high:.3f}]'
+    digits = 3 if self.value <= 1 else 1  # a share, or a number of tokens
+    value, low, high = (
+        f'{x:.{digits}f}' for x in (self.value, self.low, self.high))
+    return value if self.method == 'none' else f'{value} [{low}, {high}]'
 
 
 def pass_at_k(num_samples: int, num_correct: int, k: int) -> float:

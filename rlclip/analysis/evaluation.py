@@ -137,7 +137,7 @@ def markdown(results: Sequence[Result]) -> str:
   lines = [
       row(['', *measures]), row(['---', *['---:'] * len(measures)]),
       row(['problems x samples', *sizes]),
-      *(row([name, *(shown(found.get(name)) for found in measures.values())])
+      *(row([name, *(_cell(found.get(name)) for found in measures.values())])
         for name in names)]
   drawn = [f'- {r.task}: ' + ', '.join(
       f'{key} {value}' for key, value in {'step': r.step, **r.settings}.items())
@@ -147,13 +147,7 @@ def markdown(results: Sequence[Result]) -> str:
       'w: Wilson\'s score interval.', '', *drawn, ''])
 
 
-def shown(estimate: evaluate.Estimate | None) -> str:
-  """An estimate with its interval in a cell of a table."""
+def _cell(estimate: evaluate.Estimate | None) -> str:
   if estimate is None:
     return ''
-  digits = 0 if estimate.value > 10 else 3
-  text = f'{estimate.value:.{digits}f}'
-  if estimate.method == 'none':
-    return text
-  mark = ' w' if estimate.method == 'wilson' else ''
-  return f'{text} [{estimate.low:.{digits}f}, {estimate.high:.{digits}f}]{mark}'
+  return f'{estimate} w' if estimate.method == 'wilson' else str(estimate)
