@@ -3,6 +3,7 @@
 #
 #   make quickstart [SEED=1]   trains a small model from nothing in minutes
 #   make smollm2 [SEED=1]      fetches, evaluates and trains SmolLM2-135M
+#   make smollm2-evaluation    evaluates it on GSM8K, MATH-500 and AIME 2024
 #   make test                  runs the tests and the linters
 #   make parity                compares logits with transformers and torch
 #   make lint                  runs the linters alone
@@ -26,7 +27,7 @@ GGUF := .cache/smollm2.gguf
 SMOLLM2 := .cache/smollm2
 SUFFIX := $(if $(filter-out 0,$(SEED)),-seed$(SEED))
 
-.PHONY: quickstart smollm2 test parity lint clean
+.PHONY: quickstart smollm2 smollm2-evaluation test parity lint clean
 
 quickstart: $(VENV)/.done-base
 	@folder=$$($(PY) -m rlclip.workdir runs/quickstart$(SUFFIX)); \
@@ -52,6 +53,14 @@ smollm2: $(VENV)/.done-gguf $(SMOLLM2)/config.json
 	$(PY) -m experiments.train --config=configs/smollm2_arithmetic.py \
 	  --workdir="$$folder" --config.seed=$(SEED); \
 	evaluate --workdir="$$folder"
+
+EVALUATION := runs/smollm2_evaluation
+smollm2-evaluation: $(VENV)/.done-gguf $(SMOLLM2)/config.json
+	$(PY) -m experiments.evaluate --config=configs/smollm2_evaluation.py \
+	  --model=$(SMOLLM2) --tasks=gsm8k,math500,aime24 --output=$(EVALUATION)
+	$(PY) -m experiments.answers $(EVALUATION) \
+	  --markdown=docs/results/evaluation.md \
+	  --title='SmolLM2-135M-Instruct on GSM8K, MATH-500 and AIME 2024'
 
 test: $(VENV)/.done-test
 	$(PY) -m pytest -n 2 --durations=15 $(TEST_ARGS)

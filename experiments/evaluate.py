@@ -2,9 +2,11 @@
 
   --config=F --workdir=D    the run's newest checkpoint (--step for another)
   --config=F --model=DIR    a Hugging Face folder or hub id
+
+Prints a table a task, and writes what rlclip.analysis.evaluation lists.
 """
-import pathlib
 import sys
+import time
 
 from absl import app, flags, logging
 from ml_collections import config_flags
@@ -19,20 +21,21 @@ _NUM_SAMPLES = flags.DEFINE_integer(
     'num_samples', None, 'Answers a problem; default as in the config.')
 _STEP = flags.DEFINE_integer('step', None, 'Checkpoint; default the newest.')
 _OUTPUT = flags.DEFINE_string(
-    'output', None, 'Folder for <task>/<step>.jsonl; default <workdir>/eval.')
+    'output', None, 'Folder for all files; default <workdir>/eval.')
 
 
-def _load(parts):
-  """Returns (step, parameters): of a run's checkpoint, or of a model."""
-  from rlclip import assembly, checkpoint
-  if _MODEL.value:
-    return 0, assembly.initial_params(parts)
-  keeper = checkpoint.Checkpointer(
-      pathlib.Path(_WORKDIR.value) / 'checkpoints', read_only=True)
-  step, params, _ = keeper.restore_params(
-      assembly.abstract_state(parts).params, _STEP.value)
-  keeper.close()
-  return step, params
+def _evaluate(parts, task, step):
+  """Draws, scores and shows the answers to one task; returns its Result."""
+  from rlclip import assembly, evaluate, metrics, progress
+  from rlclip.analysis import evaluation
+  e, begun = parts.experiment, time.monotonic()
+  with assembly.pool(e, task.reward) as pool:
+    answers = assembly.evaluate_task(parts, task, pool, metrics.Phases())
+  progress.show_evaluation(task.name, evaluate.summary(answers))
+  return evaluation.Result(task.name, step, answers, evaluation.settings(
+      assembly.evaluation_spec(parts), seed=e.seed,
+      num_samples=e.evaluation.num_samples,
+      model=_MODEL.value or _WORKDIR.value, seconds=time.monotonic() - begun))
 
 
 def main(argv):
@@ -41,34 +44,29 @@ def main(argv):
   if (_WORKDIR.value is None) == (_MODEL.value is None):
     raise app.UsageError('Give one of --workdir and --model.')
   logging.set_verbosity(logging.WARNING)  # orbax tells all it does
-  from rlclip import assembly, config, evaluate, metrics
+  from rlclip import assembly, config, progress
+  from rlclip.analysis import evaluation
   raw = _CONFIG.value
   if _MODEL.value:
     raw.model.path, raw.warm_start.num_steps = _MODEL.value, 0
   if _NUM_SAMPLES.value:
     raw.evaluation.num_samples = _NUM_SAMPLES.value
-  others = tuple(t for t in _TASKS.value if t != raw.task.name)
-  raw.evaluation.tasks = others
+  raw.evaluation.tasks = tuple(t for t in _TASKS.value if t != raw.task.name)
   output = _OUTPUT.value or (_WORKDIR.value and f'{_WORKDIR.value}/eval')
   try:
     parts = assembly.build(config.resolve(raw))
     tasks = assembly.evaluation_tasks(parts)
-    prompts = {name: assembly.test_prompts(parts, tasks[name])
-               for name in _TASKS.value}
-    step, params = _load(parts)
+    for name in _TASKS.value:  # a prompt too long shows before hours of others
+      assembly.test_prompts(parts, tasks[name])
+    step, params = (
+        (0, assembly.initial_params(parts)) if _MODEL.value else
+        assembly.restored_params(parts, _WORKDIR.value, _STEP.value))
     parts.sampler.load_weights(params, step)
+    results = []
     for name in _TASKS.value:
-      with assembly.pool(parts.experiment, tasks[name].reward) as pool:
-        answers = evaluate.run(
-            parts.sampler, pool, parts.tokenizer.decode, prompts[name],
-            assembly.evaluation_spec(parts),
-            num_samples=parts.experiment.evaluation.num_samples,
-            phase=metrics.Phases())
-      for measure, estimate in evaluate.summary(answers).items():
-        print(f'{name} {measure} {estimate} ({estimate.num_problems} problems,'
-              f' step {step})', flush=True)
+      results.append(_evaluate(parts, tasks[name], step))
       if output:
-        evaluate.write(pathlib.Path(output) / name / f'{step}.jsonl', answers)
+        progress.show_paths(evaluation.write(output, results))
   except (ValueError, OSError) as error:
     sys.exit(f'{type(error).__name__}: {error}')
 

@@ -1,17 +1,22 @@
 """Builds the parts of a run from its Experiment, for training and tools."""
 import functools
+import os
+import pathlib
 from typing import NamedTuple, Sequence
 
 import jax
 import jax.numpy as jnp
 
+from rlclip import checkpoint
 from rlclip import config as config_lib
+from rlclip import evaluate
 from rlclip import learner as learner_lib
-from rlclip import losses, partitioning, rollouts
+from rlclip import losses, partitioning, rollouts, workdir
 from rlclip.data import order, tasks
 from rlclip.data import tokenizer as tokenizer_lib
 from rlclip.models import config as model_config
 from rlclip.models import huggingface, transformer
+from rlclip.rewards import extraction
 from rlclip.rewards import pool as pool_lib
 from rlclip.rewards import shaping
 from rlclip.sampler import engine
@@ -89,6 +94,23 @@ def initial_params(parts: Parts) -> Params:
     return huggingface.load(parts.experiment.model.path, shardings)[1]
   init = jax.jit(parts.model.init, out_shardings=shardings)
   return init(jax.random.key(parts.experiment.seed))
+
+
+def restored_params(
+    parts: Parts, path: str | os.PathLike, step: int | None = None
+) -> tuple[int, Params]:
+  """The step and the parameters of a run's checkpoint, laid on the mesh.
+
+  Args:
+    parts: of the run.
+    path: the run's folder.
+    step: None takes the newest.
+  """
+  keeper = checkpoint.Checkpointer(
+      workdir.RunFolder(pathlib.Path(path)).checkpoints, read_only=True)
+  step, params, _ = keeper.restore_params(abstract_state(parts).params, step)
+  keeper.close()
+  return step, params
 
 
 def abstract_state(parts: Parts) -> TrainState:
@@ -171,6 +193,23 @@ def evaluation_spec(parts: Parts) -> SamplingSpec:
   return SamplingSpec(
       parts.experiment.rollout.completion_length, parts.tokenizer.stop_ids,
       v.temperature, v.top_p, v.top_k)
+
+
+def evaluate_task(parts: Parts, task: tasks.Task, pool: pool_lib.Pool,
+                  phase) -> list[evaluate.Answer]:
+  """Answers to a task's test problems, with the sampler's weights.
+
+  Args:
+    parts: of the run; the sampler is asked, the learner and its state are not.
+    task: one of `evaluation_tasks`.
+    pool: of the task's reward.
+    phase: `with phase(name):` times what stands in it.
+  """
+  return evaluate.run(
+      parts.sampler, pool, parts.tokenizer.decode, test_prompts(parts, task),
+      evaluation_spec(parts),
+      num_samples=parts.experiment.evaluation.num_samples, phase=phase,
+      extract=extraction.get(task.reward))
 
 
 def _data_dir(experiment, name) -> dict[str, str]:

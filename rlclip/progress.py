@@ -103,6 +103,31 @@ def show_comparison(
   (console or rich.console.Console()).print(table)
 
 
+def show_evaluation(
+    task: str, measures: Mapping[str, evaluate.Estimate], *,
+    console: rich.console.Console | None = None) -> None:
+  """Prints one line a measure: its value, its interval, and how that was made.
+
+  Args:
+    task: the test set's name.
+    measures: of `evaluate.summary`.
+    console: where to print; None takes standard output.
+  """
+  table = rich.table.Table(
+      caption='95% intervals over problems', caption_justify='left')
+  for name, justify in (('test set', 'left'), ('measure', 'left'),
+                        ('value', 'right'), ('95% interval', 'right'),
+                        ('by', 'left'), ('problems', 'right')):
+    table.add_column(name, justify=justify, no_wrap=True)
+  for name, found in measures.items():
+    interval = ('' if found.method == 'none' else
+                f'{found.low:.3f} - {found.high:.3f}')
+    table.add_row(
+        rich.text.Text(task), name, f'{found.value:.3f}', interval,
+        found.method, str(found.num_problems))
+  (console or rich.console.Console()).print(table)
+
+
 def show_samples(
     samples: Sequence[Sample], *,
     console: rich.console.Console | None = None) -> None:

@@ -279,13 +279,8 @@ class _Run:
   def _evaluate(self) -> dict[str, float]:
     values = {}
     for name, task in self.tasks.items():
-      result = evaluate.run(
-          self.parts.sampler, self.pools[task.reward],
-          self.parts.tokenizer.decode,
-          assembly.test_prompts(self.parts, task),
-          assembly.evaluation_spec(self.parts),
-          num_samples=self.parts.experiment.evaluation.num_samples,
-          phase=self.phase)
+      result = assembly.evaluate_task(
+          self.parts, task, self.pools[task.reward], self.phase)
       evaluate.write(self.folder.evaluation(name, self.step), result)
       values |= {f'eval/{name}/{measure}': estimate.value
                  for measure, estimate in evaluate.summary(result).items()}
@@ -299,10 +294,11 @@ class _Run:
     rows, name = {}, self.parts.experiment.task.name
     for task in self.tasks:
       before, after = (
-          evaluate.read(self.folder.evaluation(task, step))
+          evaluate.summary(evaluate.read(self.folder.evaluation(task, step)))
           for step in (0, self.parts.experiment.num_steps))
-      for measure, estimate in evaluate.summary(after).items():
-        rows[f'{task} {measure}'] = evaluate.summary(before)[measure], estimate
+      # One of them may have been made again, with other settings.
+      rows |= {f'{task} {measure}': (before[measure], after[measure])
+               for measure in after if measure in before}
     progress.show_comparison(rows)
     answers = evaluate.read(
         self.folder.evaluation(name, self.parts.experiment.num_steps))

@@ -1,109 +1,113 @@
-"""pass@k, mean@k and intervals, against numbers done by hand."""
-import itertools
+"""Answers drawn by a scripted sampler, and the measures made of them."""
+import contextlib
 
-import numpy as np
 import pytest
 
-from rlclip import evaluate
+from rlclip import evaluate, rollouts
+from rlclip.data import tasks, tokenizer
+from rlclip.rewards import extraction
+from rlclip.rewards import pool as pool_lib
+from rlclip.sampler import scripted
+from rlclip.types import SamplingSpec
+
+TASK = tasks.get('arithmetic', num_operands=2, num_digits=1)
+TOKENIZER = tokenizer.character_tokenizer(TASK.alphabet)
 
 
-@pytest.mark.parametrize('n, c, k, expected', [
-    (8, 3, 4, 1 - 5 / 70),  # C(5, 4) / C(8, 4) = .928571
-    (4, 1, 1, 0.25), (4, 0, 4, 0.0), (4, 4, 1, 1.0), (5, 2, 4, 1.0),
-    (2, 1, 2, 1.0)])
-def test_pass_at_k(n, c, k, expected):
-  assert evaluate.pass_at_k(n, c, k) == pytest.approx(expected, abs=1e-12)
+def answer(right, extracted='1', problem='a', finish='stop', tokens=5):
+  return evaluate.Answer(
+      problem, 'p', 'c', 'g', None if right is None else float(right), finish,
+      tokens, extracted, extracted is not None)
 
 
-def test_pass_at_k_is_the_share_of_subsets_with_a_right_one():
-  right = [1, 0, 0, 1, 0, 0, 0]
-  subsets = list(itertools.combinations(right, 3))
-  share = sum(map(any, subsets)) / len(subsets)
-  assert evaluate.pass_at_k(7, 2, 3) == pytest.approx(share)
+def test_answers_are_drawn_scored_and_read():
+  prompts = rollouts.encode(TASK, TOKENIZER, 'test', range(2), limit=8)
+  seen = []
+
+  def script(request):
+    seen.append(request)
+    gold = prompts[len(seen) > 2].fields['gold']
+    text = {1: f' #{gold}', 2: '9' * 8}.get(len(seen), ' #999')
+    return [*TOKENIZER.encode(text), *TOKENIZER.stop_ids]
+
+  sampler = scripted.Scripted(script)
+  spec = SamplingSpec(8, TOKENIZER.stop_ids, temperature=0.5, top_k=3)
+  with pool_lib.Pool({'arithmetic': 1.0}, num_workers=1) as pool:
+    got = evaluate.run(
+        sampler, pool, TOKENIZER.decode, prompts, spec, num_samples=2,
+        phase=lambda name: contextlib.nullcontext(),
+        extract=extraction.get('arithmetic'))
+  assert [a.id for a in got] == [p.id for p in prompts for _ in range(2)]
+  assert [a.verdict for a in got] == ['right', 'wrong', 'wrong', 'wrong']
+  assert [a.extracted for a in got] == [
+      prompts[0].fields['gold'], None, '999', '999']
+  assert [a.format for a in got] == [True, False, True, True]
+  assert [a.finish for a in got] == ['stop', 'length', 'stop', 'stop']
+  # Its own settings, and ids that training never comes to.
+  assert {request.spec for request in seen} == {spec}
+  assert [request.id - 2**31 for request in seen] == [0, 1, 2, 3]
 
 
-def test_pass_at_k_neither_overflows_nor_cancels():
-  # 1 - C(9999, 100) / C(10000, 100) = 100 / 10000
-  assert evaluate.pass_at_k(10_000, 1, 100) == pytest.approx(0.01, rel=1e-12)
+def test_measures_of_two_problems():
+  got = evaluate.summary([
+      *(answer(i < 3, '1' if i < 3 else str(i), 'a', tokens=10)
+        for i in range(8)),
+      *(answer(False, None, 'b', finish='length', tokens=20)
+        for i in range(8))])
+  values = {name: round(e.value, 6) for name, e in got.items()}
+  assert values == {
+      'pass@1': 0.1875, 'mean@8': 0.1875, 'pass@2': round(9 / 28, 6),
+      'pass@4': round(0.928571 / 2, 6), 'pass@8': 0.5,
+      # Of 28 pairs 3 are twice right, 15 tied; of 70 fours 5 hold 3 right, 30
+      # hold 2, and 30 one, one of four; with all, 3 votes beat 1.
+      'maj@2': round((3 + 15 / 2) / 28 / 2, 6),
+      'maj@4': round((5 + 30 + 30 / 4) / 70 / 2, 6), 'maj@8': 0.5,
+      'truncated': 0.5, 'format': 0.5, 'tokens': 120.0}
+  assert {e.method for e in got.values()} == {'bootstrap'}
 
 
-@pytest.mark.parametrize('n, c, k', [(4, 1, 5), (4, 5, 1), (4, -1, 1),
-                                     (4, 1, 0)])
-def test_impossible_counts_are_refused(n, c, k):
-  with pytest.raises(ValueError, match=f'num_samples={n}'):
-    evaluate.pass_at_k(n, c, k)
+def test_one_sample_a_problem_has_no_votes():
+  got = evaluate.summary([answer(True, problem='a'),
+                          answer(None, problem='b')])
+  assert list(got) == ['pass@1', 'truncated', 'format', 'tokens']
+  assert got['pass@1'].value == 0.5
+  assert [e.method for e in got.values()] == [*['wilson'] * 3, 'bootstrap']
 
 
-def test_one_sample_a_problem_gets_wilsons_interval():
-  # p = 8/10, z^2/n = 0.384146: (0.8 + 0.192073 -+ sqrt(0.384146 (0.16 +
-  # 0.0960364))) / 1.384146.
-  got = evaluate.mean_at_k([[1]] * 8 + [[0]] * 2)
-  assert (got.value, got.method, got.num_problems) == (0.8, 'wilson', 10)
-  assert got.low == pytest.approx(0.490162, abs=1e-5)
-  assert got.high == pytest.approx(0.943318, abs=1e-5)
+def test_a_reward_that_reads_no_answer_has_neither_votes_nor_format():
+  rows = [answer(i % 2)._replace(extracted=None, format=None)
+          for i in range(4)]
+  assert list(evaluate.summary(rows)) == [
+      'pass@1', 'mean@4', 'pass@2', 'pass@4', 'truncated', 'tokens']
 
 
-def test_samples_of_one_problem_are_not_independent():
-  # 20 problems, all samples alike: 8 samples each say no more than 1.
-  rows = [[i % 2] * 8 for i in range(20)]
-  got = evaluate.mean_at_k(rows)
-  assert (got.value, got.method) == (0.5, 'bootstrap')
-  # Normal interval over problems: 1.96 sqrt(0.25 / 20) = 0.219.
-  assert got.high - got.low == pytest.approx(2 * 0.219, rel=0.1)
+@pytest.mark.parametrize('row, expected', [
+    # Alike but for how numbers, spaces and fractions are written.
+    ([(0, '1,234'), (0, ' 1234.0'), (1, '7')], 0.0),
+    ([(0, r'\dfrac{1}{2} x'), (0, r'$\frac{1}{2}x$.'), (1, '7')], 0.0),
+    # What is right is equal, however it is written.
+    ([(1, '0.5'), (1, r'\frac12'), (0, '3')], 1.0),
+    # Right without an answer that could be read votes all the same.
+    ([(1, None), (1, '7'), (0, '3')], 1.0),
+    # Who has no answer, right or unscored, does not outvote.
+    ([(0, None), (None, None), (1, '7')], 1.0),
+    ([(0, None), (0, None)], 0.0),
+    # The same answer judged twice, differently.
+    ([(1, '7'), (0, '7')], 0.5)])
+def test_who_votes_together(row, expected):
+  got = evaluate.at_every_k([answer(*a) for a in row])
+  assert got['maj'][len(row)].value == pytest.approx(expected)
 
 
-def test_all_right_leaves_doubt():
-  got = evaluate.mean_at_k([[1, 1]] * 30)
-  # Wilson at p = 1: low = 1 / (1 + z^2 / 30)
-  assert got.low == pytest.approx(1 / (1 + 3.841459 / 30), abs=1e-6)
-  assert got.value == 1.0
-  assert got.high == pytest.approx(1.0)
+def test_every_k_up_to_the_fewest_samples():
+  rows = [answer(True, problem='a')] * 4 + [answer(False, problem='b')] * 3
+  got = evaluate.at_every_k(rows)
+  assert list(got['pass']) == list(got['maj']) == [1, 2, 3]
 
 
-def test_problems_weigh_the_same_however_often_sampled():
-  assert evaluate.mean_at_k([[1], [0, 0, 0]]).value == 0.5
-
-
-def test_mean_pass_at_k():
-  got = evaluate.mean_pass_at_k([8, 8], [3, 0], 4)
-  assert got.value == pytest.approx(0.928571 / 2, abs=1e-6)
-
-
-def test_pairing_removes_how_hard_problems_are():
-  before = np.tile([0.0, 0.9], 50)
-  got = evaluate.paired_difference(before, before + 0.1)
-  assert got.value == pytest.approx(0.1)
-  assert (got.low, got.high) == pytest.approx((0.1, 0.1))
-  alone = evaluate.confidence_interval(before)
-  assert alone.high - alone.low > 0.15
-
-
-def test_intervals_are_the_same_each_time():
-  values = np.linspace(0, 1, 40)
-  assert evaluate.confidence_interval(values) == evaluate.confidence_interval(
-      values)
-
-
-def test_the_bootstrap_covers_the_truth_as_often_as_it_says():
-  generator = np.random.default_rng(0)
-  covered = 0
-  for seed in range(200):
-    chance = generator.beta(2, 2, size=60)  # mean 0.5
-    rows = generator.random((60, 4)) < chance[:, None]
-    got = evaluate.confidence_interval(rows.mean(1), seed=seed)
-    covered += got.low <= 0.5 <= got.high
-  # 95% of 200 is 190; four standard deviations are 12.
-  assert covered >= 178
-
-
-@pytest.mark.parametrize('values', [[], [1.5], [-0.1], [np.nan]])
-def test_values_outside_the_unit_interval_are_refused(values):
-  with pytest.raises(ValueError, match='0, 1'):
-    evaluate.confidence_interval(values)
-
-
-def test_unequal_pairs_are_refused():
-  with pytest.raises(ValueError, match='got 1 and 2'):
-    evaluate.paired_difference([1], [1, 0])
-  with pytest.raises(ValueError, match='at least one score'):
-    evaluate.mean_at_k([[1], []])
+def test_lines_hold_the_verdict_and_read_back(tmp_path):
+  answers = [answer(True), answer(None, None), answer(False, '\u2028"\n\0')]
+  evaluate.write(tmp_path / 'a.jsonl', answers)
+  text = (tmp_path / 'a.jsonl').read_text(encoding='utf-8')
+  assert text.count('"verdict"') == 3 and '"verdict": "unscored"' in text
+  assert evaluate.read(tmp_path / 'a.jsonl') == answers

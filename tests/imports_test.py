@@ -45,8 +45,9 @@ MAY_IMPORT = {
     'metrics': {'types', 'workdir'},
     'checkpoint': {'types', 'workdir'},
     'reference': {'checkpoint', 'types'},
-    # Statistics, and answers by way of the same rollouts as training.
-    'evaluate': {'rollouts', 'workdir', 'types', 'registry'},
+    'estimates': set(),
+    # Answers by way of the same rollouts as training, and their statistics.
+    'evaluate': {'estimates', 'rollouts', 'workdir', 'types', 'registry'},
     # Besides runs: descriptions of every axis, certificates among them.
     'analysis': {'evaluate', 'losses', 'data', 'metrics', 'workdir', 'types',
                  'registry', 'divergences', 'trust_region', 'algorithms',
@@ -70,8 +71,8 @@ ONLY_IN = {
 
 # Reward workers and data loaders start in a moment and take no device.
 WITHOUT_JAX = {
-    'registry', 'types', 'rewards', 'data', 'advantages', 'evaluate',
-    'rollouts', 'workdir', 'progress'}
+    'registry', 'types', 'rewards', 'data', 'advantages', 'estimates',
+    'evaluate', 'rollouts', 'workdir', 'progress'}
 _JAX = {'jax', 'jaxlib', 'flax', 'optax', 'orbax', 'chex'}
 
 # From, to: not even through other parts.

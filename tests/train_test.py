@@ -72,6 +72,11 @@ def arrays(folder, step=4):
 
 def assert_same_runs(folder, other, step=4):
   assert deterministic_lines(folder) == deterministic_lines(other)
+  assert_same_states(folder, other, step)
+
+
+def assert_same_states(folder, other, step=4):
+  """Bit by bit: parameters, optimizer, every rollout."""
   for a, b in zip(arrays(folder, step), arrays(other, step), strict=True):
     np.testing.assert_array_equal(a, b)
   for path in sorted((other / 'rollouts').glob('*.parquet')):
@@ -142,6 +147,25 @@ def test_killed_at_any_step_it_ends_bit_equal(whole, cache, tmp_path):
   assert code == 0, output
   assert kills >= 3
   assert_same_runs(folder, whole[0])
+
+
+def test_how_and_how_often_it_is_evaluated_changes_nothing_else(
+    whole, cache, tmp_path):
+  # `whole` is evaluated every second step, with one sample of temperature 1.
+  code, output = finish(tmp_path / 'run', cache, *(
+      f'--config.evaluation.{flag}' for flag in (
+          'every=1', 'num_samples=3', 'temperature=0.5', 'top_k=4',
+          'num_problems=5')))
+  assert code == 0, output
+  runs = []
+  for folder in (whole[0], tmp_path / 'run'):
+    lines = deterministic_lines(folder)
+    assert sum('eval/arithmetic/pass@1' in line for line in lines) == (
+        3 if folder is whole[0] else 5)
+    runs.append([{key: value for key, value in line.items()
+                  if not key.startswith('eval/')} for line in lines])
+  assert runs[0] == runs[1]
+  assert_same_states(tmp_path / 'run', whole[0])
 
 
 def test_what_a_run_has_taken_comes_back_with_its_checkpoint(cache, tmp_path):
