@@ -96,7 +96,8 @@ HOSTILE = {
         '  for pid in os.listdir("/proc"):\n'
         '    for line in open(f"/proc/{pid}/maps"):\n'
         '      low, high = [int(a, 16) for a in line.split()[0].split("-")]\n'
-        '      memory = open(f"/proc/{pid}/mem", "rb")\n      memory.seek(low)\n'
+        '      memory = open(f"/proc/{pid}/mem", "rb")\n'
+        '      memory.seek(low)\n'
         '      if key in memory.read(high - low): return int(key)'),
     'the memory of the checker': (
         'import ctypes, os\nlibc = ctypes.CDLL(None)\ndef f(x):\n'
