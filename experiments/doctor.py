@@ -1,7 +1,8 @@
 """Checks a config on this machine: python -m experiments.doctor --config=F.
 
-Devices, versions, what programs are kept apart by, mesh, the table of parameters and their axes, the sampler's
-log-probs against the learner's on the same weights, ratio 1 and KL 0 at step 0.
+Devices, versions, what the code sandbox has, mesh, the table of parameters and
+their axes, the sampler's log-probs against the learner's on the same weights,
+ratio 1 and KL 0 at step 0.
 Exits with 1 where sampler and learner disagree.
 """
 import sys

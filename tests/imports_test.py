@@ -174,8 +174,8 @@ def test_parts_stay_apart_through_others_too(start, end):
 
 
 @pytest.mark.parametrize('module', [
-    'rlclip.rewards', 'rlclip.rewards.math', 'rlclip.rewards.code', 'rlclip.data.tasks',
-    'rlclip.types', 'rlclip.workdir'])
+    'rlclip.rewards', 'rlclip.rewards.math', 'rlclip.rewards.code',
+    'rlclip.data.tasks', 'rlclip.types', 'rlclip.workdir'])
 def test_a_worker_loads_no_jax(module):
   code = (f'import sys, {module}; '
           f'print(sorted({_JAX!r} & set(sys.modules)))')

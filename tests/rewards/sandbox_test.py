@@ -15,7 +15,7 @@ from rlclip.rewards.pool import Pool, ScoreItem
 on_linux = pytest.mark.skipif(
     sys.platform != 'linux', reason='the sandbox is Linux\'s')
 pytestmark = on_linux
-SHORT = sandbox.Limits(wall_s=2.5, cpu_s=1.0)
+SHORT = sandbox.Limits(wall_s=1.5, cpu_s=1.0)
 SECRET = 8675309
 TESTS = [f'assert f(2) == {SECRET}']
 SQUARE = 'def f(x):\n  return x * x\n'
@@ -96,7 +96,8 @@ HOSTILE = {
         '  for pid in os.listdir("/proc"):\n'
         '    for line in open(f"/proc/{pid}/maps"):\n'
         '      low, high = [int(a, 16) for a in line.split()[0].split("-")]\n'
-        '      memory = open(f"/proc/{pid}/mem", "rb")\n      memory.seek(low)\n'
+        '      memory = open(f"/proc/{pid}/mem", "rb")\n'
+        '      memory.seek(low)\n'
         '      if key in memory.read(high - low): return int(key)'),
     'the memory of the checker': (
         'import ctypes, os\nlibc = ctypes.CDLL(None)\ndef f(x):\n'
@@ -186,7 +187,7 @@ def test_the_attacks_are_programs_and_their_end_is_seen():
 def test_an_attack_that_does_nothing_does_not_hide_a_right_answer(name):
   # So what scored 0 above was the answer, and the attack had no effect.
   program = HOSTILE[name].replace('return 0', f'return {SECRET}')
-  assert code.score(program, TESTS, limits=SHORT) == 1.0
+  assert code.score(program, TESTS) == 1.0
 
 
 needs_namespaces = pytest.mark.skipif(

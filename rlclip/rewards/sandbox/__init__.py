@@ -65,10 +65,8 @@ class Isolation(NamedTuple):
 
   def __str__(self) -> str:
     if self.namespaces:
-      return ('programs have user, PID, mount, network and IPC namespaces of '
-              'their own')
-    return (f'NO namespaces ({self.reason}): programs can use the network and '
-            'what files this user may')
+      return 'user, PID, mount, network, IPC namespaces'
+    return f'NO namespaces: network and files are open ({self.reason})'
 
 
 class Checked(NamedTuple):
