@@ -55,6 +55,7 @@ MAY_IMPORT = {
     # These tie the parts together.
     'rollouts': {'advantages', 'data', 'rewards', 'types', 'registry'},
     'assembly': ANY,
+    'benchmark': ANY,
     'diagnose': ANY,
     'warm_start': ANY,
     'train': ANY,
@@ -173,13 +174,29 @@ def test_parts_stay_apart_through_others_too(start, end):
   assert end not in reached
 
 
+def _loads(modules, packages):
+  """Those of the packages, or parts of rlclip, that an import pulls in."""
+  code = (f'import sys, {modules}; '
+          f'print(*sorted({packages!r} & set(sys.modules)))')
+  run = subprocess.run(
+      [sys.executable, '-c', code], capture_output=True, text=True,
+      check=True, cwd=_ROOT, timeout=_SECONDS)
+  return run.stdout.split()
+
+
+def test_the_rules_load_no_model_sampler_or_data():
+  parts = {f'rlclip.{part}' for part in MAY_IMPORT}
+  rules = ['rlclip.algorithms', 'rlclip.losses']
+  allowed = {'rlclip.advantages', 'rlclip.divergences', 'rlclip.registry',
+             'rlclip.trust_region', 'rlclip.types', *rules}
+  found = _loads(', '.join(rules), parts | {
+      'jax', 'flax', 'optax', 'orbax', 'chex', 'transformers',
+      'tensorflow_datasets', 'ml_collections'})
+  assert set(found) == {'jax', *allowed}
+
+
 @pytest.mark.parametrize('module', [
     'rlclip.rewards', 'rlclip.rewards.math', 'rlclip.rewards.code',
     'rlclip.data.tasks', 'rlclip.types', 'rlclip.workdir'])
 def test_a_worker_loads_no_jax(module):
-  code = (f'import sys, {module}; '
-          f'print(sorted({_JAX!r} & set(sys.modules)))')
-  run = subprocess.run(
-      [sys.executable, '-c', code], capture_output=True, text=True,
-      check=True, cwd=_ROOT, timeout=_SECONDS)
-  assert run.stdout.strip() == '[]'
+  assert not _loads(module, _JAX)

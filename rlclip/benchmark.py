@@ -1,0 +1,161 @@
+"""What parts of a step cost, item by item, as ratios within one process.
+
+Other programs on the same cores slow all parts down, more or less alike:
+seconds are of that machine and moment, ratios carry further.
+"""
+import itertools
+import platform
+import resource
+import statistics
+import time
+from typing import Any, Callable, Sequence
+
+import jax
+import numpy as np
+
+from rlclip import algorithms, assembly
+from rlclip import config as config_lib
+from rlclip import losses
+from rlclip import registry as registry_lib
+from rlclip.types import Batch, TokenStats
+
+# Functions Experiment -> Result, by the name that --item takes.
+ITEMS = registry_lib.Registry('benchmark item')
+
+Result = dict[str, Any]
+_LOSS_REPEATS, _UPDATE_REPEATS = 30, 3
+
+
+@ITEMS.register('losses')
+def losses_item(experiment: config_lib.Experiment,
+                names: Sequence[str] | None = None) -> Result:
+  """Every rule's loss and gradient against the experiment's whole update.
+
+  A loss is jitted by itself, value, metrics and the gradient by [N, C]
+  log-probs of one mini-batch: it pays its own dispatch, which it does not
+  inside an update. The update is that of the experiment's own rule, with
+  random weights. A rule that reads a reference, or the learner's own
+  log-probs, has a dearer step than that; it is compared with this one.
+
+  Args:
+    experiment: whose sizes, architecture and learner are taken.
+    names: of algorithms; by default all but those that ask for divergences
+      over the whole vocabulary, whose cost lies in the scoring.
+
+  Returns:
+    The Result: 't' has seconds of 'update' and of 'loss/NAME', 'ratio' a
+    loss's median over the update's, 'largest' the dearest of them, and
+    'compilations' how often each was compiled for two different batches.
+  """
+  names = names or [n for n in algorithms.names()
+                    if not algorithms.get(n).needs]
+  parts = assembly.build(experiment)
+  batches = [random_batch(experiment, seed) for seed in (0, 1)]
+  batches = jax.device_put(batches, [
+      parts.partitioner.batch_shardings(batch) for batch in batches])
+  times = {'update': _measure(_update_step(parts), batches, _UPDATE_REPEATS)}
+  compilations = {'update': parts.learner.update._cache_size()}
+  for name in names:
+    step = _loss_step(algorithms.get(name))
+    times[f'loss/{name}'] = _measure(step, batches, _LOSS_REPEATS)
+    compilations[name] = step._cache_size()
+  whole = times['update']['median_s']
+  ratio = {n: times[f'loss/{n}']['median_s'] / whole for n in names}
+  rows, length = batches[0].mask.shape
+  info = {'jax': jax.__version__, 'backend': jax.default_backend(),
+          'update_rule': experiment.algorithm.name, 'rows': rows,
+          'completion_length': length}
+  return {
+      'peer': 'rlclip', 'item': 'losses', 'dtype': experiment.model.dtype,
+      'python': platform.python_version(), 'info': info, 't': times,
+      'ratio': ratio, 'largest': max(ratio, key=ratio.get),
+      'compilations': compilations,
+      'peak_rss_mb':
+          resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}
+
+
+def table(result: Result, most: int = 5) -> str:
+  """The dearest losses of a result, a line each, for the terminal."""
+  t, ratio = result['t'], result['ratio']
+  lines = [f'update  median {t["update"]["median_s"]:.3f} s of '
+           f'{t["update"]["n"]}']
+  for name in sorted(ratio, key=ratio.get, reverse=True)[:most]:
+    own = t[f'loss/{name}']
+    lines.append(f'{name}  median {1e3 * own["median_s"]:.3f} ms of '
+                 f'{own["n"]}  {ratio[name]:.4%} of the update')
+  again = [n for n, count in result['compilations'].items() if count != 1]
+  lines.append(f'{len(ratio)} losses; compiled more than once: '
+               f'{", ".join(again) or "none"}')
+  return '\n'.join(lines)
+
+
+def random_batch(experiment: config_lib.Experiment, seed: int) -> Batch:
+  """A mini-batch of the experiment's sizes, with nothing in it trained.
+
+  Completions are of random lengths, log-probs about -2, rewards 0 or 1.
+  """
+  e, r = experiment, experiment.rollout
+  rng = np.random.default_rng(seed)
+  num_prompts = r.num_prompts // e.learner.num_mini_batches
+  rows = num_prompts * r.group_size
+  shape = rows, r.completion_length
+  logps = lambda: rng.normal(-2, 0.3, shape).astype(np.float32)
+  rewards = rng.integers(0, 2, (num_prompts, r.group_size)).astype(np.float32)
+  mean = np.repeat(rewards.mean(-1), r.group_size)
+  return Batch(
+      prompts=rng.integers(0, 10, (num_prompts, r.prompt_length), np.int32),
+      prompt_lengths=np.full(num_prompts, r.prompt_length, np.int32),
+      completions=rng.integers(0, 10, shape, np.int32),
+      mask=np.arange(shape[1]) < rng.integers(1, shape[1] + 1, (rows, 1)),
+      behavior_logps=logps(), old_logps=logps(),
+      advantages=rewards.reshape(-1) - mean, rewards=rewards.reshape(-1),
+      group_mean=mean, group_size=np.full(rows, r.group_size, np.float32),
+      truncated=np.zeros(rows, bool))
+
+
+def _loss_step(spec: losses.LossSpec) -> Callable:
+  """Jitted batch -> value, metrics and gradient."""
+  loss = losses.make(spec)
+
+  def total(policy, batch):
+    reference = TokenStats(batch.behavior_logps, policy.entropy)
+    out = loss(policy, reference if spec.needs_reference else None, batch)
+    return out.loss.total, out
+
+  @jax.jit
+  def step(batch):
+    # Any log-probs will do, if the compiler cannot know their ratio.
+    policy = TokenStats(0.9 * batch.old_logps, -batch.old_logps)
+    return jax.value_and_grad(total, has_aux=True)(policy, batch)
+  return step
+
+
+def _update_step(parts: assembly.Parts) -> Callable:
+  """A function of a batch that moves a state of its own."""
+  e, spec = parts.experiment, parts.loss_spec
+  init = jax.jit(parts.model.init,
+                 out_shardings=parts.learner.shardings.params)
+  params = init(jax.random.key(e.seed))
+  state = parts.learner.init(params)
+  reference = params if spec.needs_reference else None
+  anchor = params if spec.needs_anchor_policy else None
+  del params  # unless one of the two holds it
+
+  def step(batch):
+    nonlocal state
+    state, _ = parts.learner.update(state, reference, batch, anchor)
+    return state
+  return step
+
+
+def _measure(step: Callable, batches: Sequence[Batch], repeats: int) -> dict:
+  """Seconds of a call on batches in turn; the first, which compiles, apart."""
+  seconds = []
+  for batch in itertools.islice(
+      itertools.cycle(batches), repeats + len(batches)):
+    start = time.perf_counter()
+    jax.block_until_ready(step(batch))
+    seconds.append(time.perf_counter() - start)
+  warm = seconds[len(batches):]
+  return {'first_s': seconds[0], 'median_s': statistics.median(warm),
+          'min_s': min(warm), 'max_s': max(warm), 'n': repeats}

@@ -1,0 +1,37 @@
+"""The benchmark of losses, on a small experiment."""
+import json
+
+import pytest
+
+from configs import tiny
+from rlclip import benchmark, config
+
+_NAMES = ('atr_grpo', 'gapo', 'icepop')  # which read no more, rewards, old
+
+
+@pytest.fixture(scope='module')
+def result():
+  return benchmark.losses_item(config.resolve(tiny.get_config()), _NAMES)
+
+
+def test_a_ratio_is_of_medians_and_the_largest_is_named(result):
+  whole = result['t']['update']['median_s']
+  for name in _NAMES:
+    own = result['t'][f'loss/{name}']
+    assert own['min_s'] <= own['median_s'] <= own['max_s'] < own['first_s']
+    assert result['ratio'][name] == pytest.approx(own['median_s'] / whole)
+    # Arithmetic on 16 x 12 numbers, against a model's two passes and AdamW.
+    assert result['ratio'][name] < 1
+  assert result['ratio'][result['largest']] == max(result['ratio'].values())
+
+
+def test_no_rule_adds_a_compilation(result):
+  assert result['compilations'] == dict.fromkeys((*_NAMES, 'update'), 1)
+  last = lambda result: benchmark.table(result).splitlines()[-1]
+  assert last(result) == '3 losses; compiled more than once: none'
+  twice = {**result, 'compilations': {**result['compilations'], 'gapo': 2}}
+  assert last(twice) == '3 losses; compiled more than once: gapo'
+
+
+def test_a_result_is_json(result):
+  assert json.loads(json.dumps(result)) == result
