@@ -1,7 +1,8 @@
 """What parts of a step cost, item by item, as ratios within one process.
 
-Other programs on the same cores slow all parts down, more or less alike:
-seconds are of that machine and moment, ratios carry further.
+Seconds are of a machine and its moment, ratios carry further. On shared cores
+the wall clock stretches long work more than short; the processor time of the
+process does not, and says nothing of an accelerator: both are there.
 """
 import itertools
 import platform
@@ -24,6 +25,7 @@ ITEMS = registry_lib.Registry('benchmark item')
 
 Result = dict[str, Any]
 _LOSS_REPEATS, _UPDATE_REPEATS = 30, 3
+_RATIOS = {'ratio': 'median_s', 'cpu_ratio': 'cpu_s'}
 
 
 @ITEMS.register('losses')
@@ -43,9 +45,10 @@ def losses_item(experiment: config_lib.Experiment,
       over the whole vocabulary, whose cost lies in the scoring.
 
   Returns:
-    The Result: 't' has seconds of 'update' and of 'loss/NAME', 'ratio' a
-    loss's median over the update's, 'largest' the dearest of them, and
-    'compilations' how often each was compiled for two different batches.
+    The Result: 't' has seconds of 'update' and of 'loss/NAME'; 'ratio', by
+    the wall clock, and 'cpu_ratio', of processor time, a loss's median over
+    the update's; 'largest' the dearest loss by each; 'compilations' how often
+    each was compiled for two different batches.
   """
   names = names or [n for n in algorithms.names()
                     if not algorithms.get(n).needs]
@@ -59,8 +62,8 @@ def losses_item(experiment: config_lib.Experiment,
     step = _loss_step(algorithms.get(name))
     times[f'loss/{name}'] = _measure(step, batches, _LOSS_REPEATS)
     compilations[name] = step._cache_size()
-  whole = times['update']['median_s']
-  ratio = {n: times[f'loss/{n}']['median_s'] / whole for n in names}
+  ratios = {key: {n: times[f'loss/{n}'][clock] / times['update'][clock]
+                  for n in names} for key, clock in _RATIOS.items()}
   rows, length = batches[0].mask.shape
   info = {'jax': jax.__version__, 'backend': jax.default_backend(),
           'update_rule': experiment.algorithm.name, 'rows': rows,
@@ -68,7 +71,7 @@ def losses_item(experiment: config_lib.Experiment,
   return {
       'peer': 'rlclip', 'item': 'losses', 'dtype': experiment.model.dtype,
       'python': platform.python_version(), 'info': info, 't': times,
-      'ratio': ratio, 'largest': max(ratio, key=ratio.get),
+      **ratios, 'largest': {k: max(v, key=v.get) for k, v in ratios.items()},
       'compilations': compilations,
       'peak_rss_mb':
           resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}
@@ -76,13 +79,18 @@ def losses_item(experiment: config_lib.Experiment,
 
 def table(result: Result, most: int = 5) -> str:
   """The dearest losses of a result, a line each, for the terminal."""
-  t, ratio = result['t'], result['ratio']
-  lines = [f'update  median {t["update"]["median_s"]:.3f} s of '
-           f'{t["update"]["n"]}']
-  for name in sorted(ratio, key=ratio.get, reverse=True)[:most]:
-    own = t[f'loss/{name}']
-    lines.append(f'{name}  median {1e3 * own["median_s"]:.3f} ms of '
-                 f'{own["n"]}  {ratio[name]:.4%} of the update')
+  ratio, cpu_ratio = (result[key] for key in _RATIOS)
+  lines = ['medians: ms by the clock, ms of processor time, both as shares']
+
+  def add(name, key, *shares):
+    own = result['t'][key]
+    lines.append(f'{name:20} {1e3 * own["median_s"]:11.3f} '
+                 f'{1e3 * own["cpu_s"]:11.3f}  '
+                 + '  '.join(f'{share:9.4%}' for share in shares))
+
+  add('update', 'update')
+  for name in sorted(ratio, key=cpu_ratio.get, reverse=True)[:most]:
+    add(name, f'loss/{name}', ratio[name], cpu_ratio[name])
   again = [n for n, count in result['compilations'].items() if count != 1]
   lines.append(f'{len(ratio)} losses; compiled more than once: '
                f'{", ".join(again) or "none"}')
@@ -150,12 +158,14 @@ def _update_step(parts: assembly.Parts) -> Callable:
 
 def _measure(step: Callable, batches: Sequence[Batch], repeats: int) -> dict:
   """Seconds of a call on batches in turn; the first, which compiles, apart."""
-  seconds = []
+  seconds, cpu = [], []
   for batch in itertools.islice(
       itertools.cycle(batches), repeats + len(batches)):
-    start = time.perf_counter()
+    start, cpu_start = time.perf_counter(), time.process_time()
     jax.block_until_ready(step(batch))
     seconds.append(time.perf_counter() - start)
+    cpu.append(time.process_time() - cpu_start)
   warm = seconds[len(batches):]
   return {'first_s': seconds[0], 'median_s': statistics.median(warm),
-          'min_s': min(warm), 'max_s': max(warm), 'n': repeats}
+          'min_s': min(warm), 'max_s': max(warm), 'n': repeats,
+          'cpu_s': statistics.median(cpu[len(batches):])}
