@@ -76,17 +76,17 @@ def _prepared(name, split, paths, layout, keep, cache):
       paths, _VERSION, dataclasses.replace(layout, adapt=adapt), keep)
   root = os.path.join(cache, 'data', f'{name}-{split}-{key}')
   os.makedirs(root, exist_ok=True)
-  config = builder.ProblemSet(
-      name=name, split=split,
-      examples=_examples(name, split, paths, layout, keep))
+  rows = _examples(name, split, paths, layout, keep)
   make = lambda: builder.Builder(
-      config=config, data_dir=root, file_format='array_record')
+      split=split, examples=rows, data_dir=root, file_format='array_record')
   with open(os.path.join(root, 'lock'), 'w') as lock:
     fcntl.flock(lock, fcntl.LOCK_EX)
     with contextlib.redirect_stdout(io.StringIO()):  # tfds prints its progress
       builder.prepare(make())
   source = make().as_data_source(split=split)
-  return tasks.Examples(len(source), lambda i: _unpacked(source[i]))
+  return tasks.Examples(
+      len(source), lambda i: _unpacked(source[i]),
+      lambda indices: map(_unpacked, source.__getitems__(indices)))
 
 
 def _examples(name, split, paths, layout, keep) -> Iterator[tasks.Example]:

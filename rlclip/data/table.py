@@ -13,7 +13,7 @@ def table(
     columns: Mapping[str, str] | None = None, completion: str = '',
     reward: str = 'math', template: str = _PROBLEM, system: str = '',
     chat: bool = True, keep: Mapping[str, Any] | None = None,
-    cache_dir: str = '',
+    alphabet: str = '', cache_dir: str = '',
 ) -> tasks.Task:
   """Problems in JSON-lines, JSON or parquet files, by column names.
 
@@ -31,6 +31,8 @@ def table(
     system: a system message; empty leaves it to the chat template.
     chat: whether prompts are chat messages, else plain text.
     keep: from columns to the values wanted, as {'level': [1, 2]}.
+    alphabet: characters of prompts and completions, for a model of random
+      weights and a token a character.
     cache_dir: for prepared data; empty takes RLCLIP_CACHE, or ~/.cache/rlclip.
   """
   if _PROBLEM not in template:
@@ -60,4 +62,5 @@ def table(
   return tasks.Task(
       name='table', reward=reward, splits=splits, examples=examples,
       messages=messages, gold=lambda example: example['answer'],
-      demonstration=demonstration if completion else None)
+      demonstration=demonstration if completion else None,
+      alphabet=alphabet)

@@ -5,8 +5,9 @@ package, with `@tasks.register(name)`.
 """
 import collections.abc
 import dataclasses
+import functools
 import inspect
-from typing import Any, Callable, Mapping, Sequence
+from typing import Any, Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -30,7 +31,7 @@ class Task:
     reward: name of the reward function its answers are scored by.
     splits: names of its splits, such as 'train' and 'test'.
     examples: from a split to its examples, with random access. An example has
-      at least 'id', unique in the split.
+      at least 'id', unique in the split, and 'problem', its text.
     messages: from an example to chat messages, or to plain text for models
       without a chat template.
     gold: from an example to the right answer, as the reward expects it.
@@ -44,7 +45,7 @@ class Task:
   name: str
   reward: str
   splits: tuple[str, ...]
-  examples: Callable[[str], Sequence[Example]]
+  examples: Callable[[str], 'Examples']
   messages: Callable[[Example], str | Messages]
   gold: Callable[[Example], str]
   demonstration: Callable[..., str] | None = None
@@ -141,17 +142,28 @@ def make_prompt(
 
 
 class Examples(collections.abc.Sequence):
-  """A sequence that makes its items when asked, from their index."""
+  """A sequence that makes its items when asked, from their index.
 
-  def __init__(self, size: int, make: Callable[[int], Example]):
+  Attributes:
+    take: `indices -> items`, which may be faster than one at a time.
+  """
+
+  def __init__(self, size: int, make: Callable[[int], Example],
+               make_all: Callable[[list[int]], Iterable[Example]] | None = None
+               ):
     self._size, self._make = size, make
+    self._make_all = make_all or functools.partial(map, make)
+
+  def take(self, indices: Iterable[int]) -> list[Example]:
+    """The examples at some indices from 0 on, in that order."""
+    return list(self._make_all([int(i) for i in indices]))
 
   def __len__(self) -> int:
     return self._size
 
   def __getitem__(self, index):
     if isinstance(index, slice):
-      return [self._make(i) for i in range(*index.indices(self._size))]
+      return self.take(range(*index.indices(self._size)))
     if not -self._size <= index < self._size:
       raise IndexError(
           f'Expected an index below {self._size}, got {index}.')

@@ -1,23 +1,10 @@
 """A tfds builder over files of rows with a problem and its answer."""
-import dataclasses
 import json
 from typing import Iterable, Mapping
 
 import tensorflow_datasets as tfds
 
 _FIELDS = ('id', 'problem', 'answer')
-
-
-@dataclasses.dataclass
-class ProblemSet(tfds.core.BuilderConfig):
-  """One split of one problem set.
-
-  Attributes:
-    split: its name.
-    examples: with 'id', 'problem' and 'answer' as text, read once.
-  """
-  split: str = 'train'
-  examples: Iterable[Mapping[str, object]] = ()
 
 
 class Builder(tfds.core.GeneratorBasedBuilder):
@@ -27,6 +14,19 @@ class Builder(tfds.core.GeneratorBasedBuilder):
   travel as the JSON object `extra`.
   """
   VERSION = tfds.core.Version('1.0.0')
+
+  def __init__(self, *, split: str, examples: Iterable[Mapping[str, object]],
+               **kwargs):
+    """Not a BuilderConfig: tfds warns of each that it does not know.
+
+    Args:
+      split: the one split.
+      examples: with 'id', 'problem' and 'answer' as text; read once, and only
+        where the files are not there yet.
+      **kwargs: of tfds.
+    """
+    self._rows = {split: examples}
+    super().__init__(**kwargs)
 
   def _info(self) -> tfds.core.DatasetInfo:
     text = tfds.features.Text
@@ -38,8 +38,8 @@ class Builder(tfds.core.GeneratorBasedBuilder):
 
   def _split_generators(self, dl_manager):
     del dl_manager  # nothing is downloaded
-    config = self.builder_config
-    return {config.split: self._generate_examples(config.examples)}
+    return {split: self._generate_examples(examples)
+            for split, examples in self._rows.items()}
 
   def _generate_examples(self, examples):
     for index, example in enumerate(examples):
