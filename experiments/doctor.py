@@ -50,8 +50,9 @@ def main(argv):
   console.print(f'{parts.model.config.num_params:,} parameters')
 
   with assembly.pool(experiment, parts.task.reward) as workers:
-    for line in report.lines(assembly.check_data(parts, workers)):
-      console.print(line, highlight=False, markup=False)
+    for found in assembly.check_data(parts, workers):
+      console.print('\n'.join(report.lines(found)), highlight=False,
+                    markup=False)
 
   found = diagnose.agreement(parts, params)
   tolerance = _TOLERANCE[experiment.model.dtype]

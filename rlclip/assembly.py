@@ -1,6 +1,6 @@
 """Builds the parts of a run from its Experiment, for training and tools."""
 import functools
-from typing import Any, Mapping, NamedTuple
+from typing import Any, Mapping, NamedTuple, Sequence
 
 import jax
 import jax.numpy as jnp
@@ -144,9 +144,25 @@ def evaluation_tasks(parts: Parts) -> dict[str, tasks.Task]:
   return _evaluation_tasks(parts.experiment, parts.task)
 
 
+def warm_start_task(parts: Parts) -> tasks.Task:
+  """The task whose prompts and completions a warm start learns from.
+
+  Raises:
+    ValueError: if it has no demonstrations.
+  """
+  w = parts.experiment.warm_start
+  task = get_task(parts.experiment, w.task, w.options) if w.task else parts.task
+  if task.demonstration is None:
+    raise ValueError(
+        f'config.warm_start.num_steps is {w.num_steps}, but the task '
+        f'{task.name!r} has no demonstrations. Set it to 0, or name a task '
+        f'that has them in config.warm_start.task.')
+  return task
+
+
 def check_data(
     parts: Parts, workers: pool_lib.Pool | None = None, *,
-    budget_s: float = _GOLD_SECONDS) -> report.Report:
+    budget_s: float = _GOLD_SECONDS) -> list[report.Report]:
   """Looks at the rows that training meets first.
 
   All of a data set of usual size; of an endless one, what takes seconds.
@@ -155,37 +171,48 @@ def check_data(
     parts: of the run.
     workers: of the task's reward, to try gold answers; None tries none.
     budget_s: seconds to try gold answers for.
+
+  Returns:
+    Of the task, where there is RL, and of the warm start's, where it has one
+    of its own or there is no RL.
   """
-  e, r, w = parts.experiment, parts.experiment.rollout, (
-      parts.experiment.warm_start)
-  size = len(parts.task.examples('train'))
-  most = e.num_steps * r.num_prompts * (1 + r.max_refills) or (
-      0 if w.task else w.num_steps * w.batch_size)
-  count = min(size, most, _CHECKED)
-  met = tasks.indices_at(parts.task, 0, count, seed=e.seed) if count else ()
-  return report.make(
-      parts.task, parts.tokenizer, limit=r.prompt_length,
-      # A mixture meets its small parts' rows several times.
-      indices=list(dict.fromkeys(map(int, met))),
-      tests=_test_examples(e, parts.task),
-      check_golds=workers and functools.partial(
-          golds.check_examples, parts.task, workers=workers,
-          budget_s=budget_s))
+  e, r, w = (parts.experiment, parts.experiment.rollout,
+             parts.experiment.warm_start)
+  most = e.num_steps * r.num_prompts * (1 + r.max_refills)
+  tests = _test_examples(e, parts.task)
+  try_golds = workers and functools.partial(
+      golds.check_examples, parts.task, workers=workers, budget_s=budget_s)
+  met = [(parts.task, most, try_golds)] if most else []
+  if w.num_steps and (w.task or not most):
+    met.append((warm_start_task(parts), w.num_steps * w.batch_size, None))
+  return [
+      report.make(
+          task, parts.tokenizer, limit=r.prompt_length, tests=tests,
+          indices=_first_met(task, count, e.seed), check_golds=check)
+      for task, count, check in met]
 
 
-def check_lengths(found: report.Report) -> None:
+def _first_met(task, count, seed) -> list[int]:
+  count = min(count, len(task.examples('train')), _CHECKED)
+  # A mixture meets its small parts' rows several times.
+  return list(dict.fromkeys(
+      tasks.indices_at(task, 0, count, seed=seed).tolist()))
+
+
+def check_lengths(reports: Sequence[report.Report]) -> None:
   """Stops where a prompt is longer than the sampler takes.
 
   Raises:
     ValueError: naming the first in the order of training.
   """
-  for id, num_tokens in found.too_long:
-    raise ValueError(
-        f'The prompt of {found.task}/{found.split} example {id} has '
-        f'{num_tokens} tokens, and the sampler takes {found.limit}; '
-        f'{len(found.too_long)} of {found.num_checked} are longer. Raise '
-        f'--config.rollout.prompt_length, or put too_long into '
-        f'--config.task.drop.')
+  for found in reports:
+    for id, num_tokens in found.too_long:
+      raise ValueError(
+          f'The prompt of {found.task}/{found.split} example {id} has '
+          f'{num_tokens} tokens, and the sampler takes {found.limit}; '
+          f'{len(found.too_long)} of {found.num_checked} are longer. Raise '
+          f'--config.rollout.prompt_length, or put too_long into '
+          f'--config.task.drop.')
 
 
 def test_prompts(parts: Parts, task: tasks.Task) -> list[Prompt]:

@@ -132,8 +132,9 @@ class _Run:
     """Logs what is wrong with the data, before a warm start is paid for."""
     found = assembly.check_data(
         self.parts, self.pools.get(self.parts.task.reward))
-    for line in report.lines(found):
-      _log.info('%s', line)
+    for each in found:
+      for line in report.lines(each):
+        _log.info('%s', line)
     assembly.check_lengths(found)
 
   # -------------------------------------------------------------- loop

@@ -33,7 +33,7 @@ def run(parts: assembly.Parts, params: Params, show=lambda step, loss: None
     ValueError: if there are no demonstrations.
   """
   e, spec = parts.experiment, parts.experiment.warm_start
-  task = source(parts)
+  task = assembly.warm_start_task(parts)
   optimizer = learner.optimizer_from(
       spec.learning_rate, warmup_steps=max(1, spec.num_steps // 20),
       decay_steps=spec.num_steps + 1, schedule='cosine', max_grad_norm=1.0,
@@ -52,23 +52,6 @@ def run(parts: assembly.Parts, params: Params, show=lambda step, loss: None
       _log.info('warm start %d/%d  loss %.4f nats a token', step + 1,
                 spec.num_steps, loss)
   return state.params
-
-
-def source(parts: assembly.Parts) -> tasks.Task:
-  """The task whose prompts and completions are learned from.
-
-  Raises:
-    ValueError: if it has no demonstrations.
-  """
-  e, spec = parts.experiment, parts.experiment.warm_start
-  task = assembly.get_task(e, spec.task, spec.options) if spec.task else (
-      parts.task)
-  if task.demonstration is None:
-    raise ValueError(
-        f'config.warm_start.num_steps is {spec.num_steps}, but the task '
-        f'{task.name!r} has no demonstrations. Set it to 0, or name a task '
-        f'that has them in config.warm_start.task.')
-  return task
 
 
 def demonstrations(parts: assembly.Parts, task: tasks.Task, step: int):

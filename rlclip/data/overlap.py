@@ -4,11 +4,12 @@ Two measures. The normalized text of a problem is its letters (case folded),
 digits and operators, without spaces, other punctuation, dollar signs and
 braces; equal texts are the same problem. And a problem is found in another
 where that has at least half of its runs of 13 words: a problem with a sentence
-put in front, or a detail changed. A run alone is no evidence: "where m and n
-are relatively prime positive integers find m n" stands in a hundred problems.
+put in front, or a detail changed. Runs that stand in more than 5 different
+training problems are turns of phrase and not counted: "where m and n are
+relatively prime positive integers find m n" stands in a hundred.
 
 Source: runs of 13 words are those of Brown et al., arXiv 2005.14165 (GPT-3),
-appendix C, second-hand; the share of one half is a choice made here.
+appendix C, second-hand; the share and the 5 problems are choices made here.
 """
 import collections
 import re
@@ -19,6 +20,7 @@ import numpy as np
 
 _RUN = 13
 _SHARE = 0.5
+_PHRASE = 5  # training problems that a run may stand in, to count
 _LAYOUT = re.compile(r'\\(?:left|right|displaystyle|[,;:!> ])')
 _TEXT = re.compile(r'[^\W_]+|[-+*/^=<>|%()\[\]\u2212]|(?<=\d)\.(?=\d)')
 _WORDS = re.compile(r'[^\W_]+')
@@ -76,33 +78,45 @@ def overlaps(
   keys = [(task, i) for task, (names, _) in tests.items() for i in names]
   texts = [text for _, some in tests.values() for text in some]
   found: dict[tuple[int, int], float] = {}
-  equal = collections.defaultdict(list)
+  rows, equal = collections.defaultdict(list), collections.defaultdict(list)
+  for row, problem in enumerate(problems):
+    rows[normalized(problem)].append(row)
   for place, text in enumerate(texts):
     equal[normalized(text)].append(place)
-  for row, problem in enumerate(problems):
-    for place in equal.get(normalized(problem), ()):
-      found[row, place] = 1.0
-  for (row, place), share in _shares(problems, texts).items():
+  copies = list(rows.values())
+  shares = _shares([problems[same[0]] for same in copies], texts)
+  for (number, place), share in shares.items():
     if share >= _SHARE:
-      found.setdefault((row, place), share)
+      found.update({(row, place): share for row in copies[number]})
+  for text in rows.keys() & equal.keys():
+    found.update({(row, place): 1.0
+                  for row in rows[text] for place in equal[text]})
   return [Overlap(ids[row], *keys[place], share)
           for (row, place), share in sorted(found.items())]
 
 
 def _shares(problems, texts) -> dict[tuple[int, int], float]:
-  """(training row, test row) -> share of the test row's runs, where any."""
+  """(training row, test row) -> share of the test row's runs, where any.
+
+  Args:
+    problems: of training, all different.
+    texts: of test problems.
+  """
   vocabulary: dict[str, int] = {}
-  hashes, owners = _runs(texts, vocabulary)
+  runs, owners = _runs(texts, vocabulary)
   places = collections.defaultdict(set)
-  for run, owner in zip(hashes.tolist(), owners.tolist()):
+  for run, owner in zip(runs.tolist(), owners.tolist()):
     places[run].add(owner)
+  runs, owners = _runs(problems, vocabulary)
+  hit = np.isin(runs, np.fromiter(places, np.uint64, len(places)))
+  hits = set(zip(owners[hit].tolist(), runs[hit].tolist()))
+  spread = collections.Counter(run for _, run in hits)
   totals = collections.Counter(
-      owner for found in places.values() for owner in found)
-  hashes, owners = _runs(problems, vocabulary)
-  hit = np.isin(hashes, np.fromiter(places, np.uint64, len(places)))
-  hits = set(zip(owners[hit].tolist(), hashes[hit].tolist()))
+      owner for run, found in places.items() if spread[run] <= _PHRASE
+      for owner in found)
   shared = collections.Counter(
-      (row, place) for row, run in hits for place in places[run])
+      (row, place) for row, run in hits if spread[run] <= _PHRASE
+      for place in places[run])
   return {pair: count / totals[pair[1]] for pair, count in shared.items()}
 
 
