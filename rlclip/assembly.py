@@ -19,7 +19,7 @@ from rlclip.sampler import engine
 from rlclip.types import Params, Prompt, SamplingSpec, TrainState
 
 _CHECKED = 1 << 16  # training rows looked at
-_TESTS = 1 << 11  # test problems compared with them, of a task
+_TESTS = 1 << 11  # test problems compared with them, where not all are asked
 _GOLD_SECONDS = 10.0
 
 
@@ -254,11 +254,12 @@ def _evaluation_tasks(experiment, task):
 
 def _test_examples(experiment, task):
   """By evaluation task, the examples that may be evaluated on."""
-  sizes = experiment.evaluation.num_problems
+  asked = experiment.evaluation.num_problems
   found = {name: each.examples('test')
            for name, each in _evaluation_tasks(experiment, task).items()}
-  return {name: some.take(range(min(len(some), max(sizes, _TESTS))))
-          for name, some in found.items()}
+  return {
+      name: some[:max(asked, _TESTS) if asked else len(some)]
+      for name, some in found.items()}
 
 
 def _architecture(experiment, tokenizer) -> model_config.ModelConfig:
