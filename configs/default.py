@@ -33,8 +33,11 @@ def get_config():
   t.name = 'arithmetic'  # see rlclip.data.tasks.names()
   t.data_dir = ''  # folder of the data sets; '' takes $RLCLIP_DATA
   t.options = config_dict.ConfigDict()  # keyword arguments of the task
+  t.drop = ()  # rows not trained on: too_long, duplicate, overlap (with tests)
 
   c.warm_start = w = config_dict.ConfigDict()  # supervised, before step 0
+  w.task = ''  # whose prompts and completions; '' for the run's own task
+  w.options = config_dict.ConfigDict()  # keyword arguments of that task
   w.num_steps = 0  # updates; 0 for none
   w.batch_size = 128  # demonstrations an update
   w.learning_rate = 1e-3  # peak; cosine to 0

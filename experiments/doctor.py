@@ -1,8 +1,8 @@
 """Checks a config on this machine: python -m experiments.doctor --config=F.
 
 Devices, versions, what the code sandbox has, mesh, the table of parameters and
-their axes, the sampler's log-probs against the learner's on the same weights,
-ratio 1 and KL 0 at step 0.
+their axes, what is wrong with the data, the sampler's log-probs against the
+learner's on the same weights, ratio 1 and KL 0 at step 0.
 Exits with 1 where sampler and learner disagree.
 """
 import sys
@@ -26,6 +26,7 @@ def main(argv):
   import rich.table
 
   from rlclip import assembly, config, diagnose, workdir
+  from rlclip.data import report
   console = rich.console.Console()
   for name, version in workdir.versions().items():
     console.print(f'{name:18} {version}', highlight=False)
@@ -53,6 +54,11 @@ def main(argv):
                   f'{row.megabytes_per_device:.2f}')
   console.print(table)
   console.print(f'{parts.model.config.num_params:,} parameters')
+
+  with assembly.pool(experiment, parts.task.reward) as workers:
+    for found in assembly.check_data(parts, workers):
+      console.print('\n'.join(report.lines(found)), highlight=False,
+                    markup=False)
 
   found = diagnose.agreement(parts, params)
   tolerance = _TOLERANCE[experiment.model.dtype]

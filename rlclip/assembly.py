@@ -2,7 +2,7 @@
 import functools
 import os
 import pathlib
-from typing import NamedTuple, Sequence
+from typing import Any, Mapping, NamedTuple, Sequence
 
 import jax
 import jax.numpy as jnp
@@ -12,17 +12,19 @@ from rlclip import config as config_lib
 from rlclip import evaluate
 from rlclip import learner as learner_lib
 from rlclip import losses, partitioning, rollouts, workdir
-from rlclip.data import order, tasks
+from rlclip.data import report, tasks
 from rlclip.data import tokenizer as tokenizer_lib
 from rlclip.models import config as model_config
 from rlclip.models import huggingface, transformer
-from rlclip.rewards import extraction
+from rlclip.rewards import extraction, golds
 from rlclip.rewards import pool as pool_lib
 from rlclip.rewards import shaping
 from rlclip.sampler import engine
 from rlclip.types import Params, Prompt, SamplingSpec, TrainState
 
-_CHECKED = 1 << 13
+_CHECKED = 1 << 16  # training rows looked at
+_TESTS = 1 << 11  # test problems compared with them, where not all are asked
+_GOLD_SECONDS = 10.0
 
 
 class Parts(NamedTuple):
@@ -44,10 +46,13 @@ def build(experiment: config_lib.Experiment) -> Parts:
     ValueError: where the parts do not fit one another.
   """
   e = experiment
-  task = tasks.get(
-      e.task.name, **{**_data_dir(e, e.task.name), **e.task.options})
+  task = get_task(e, e.task.name, e.task.options)
   tokenizer = (tokenizer_lib.load(e.model.path) if e.model.path else
                tokenizer_lib.character_tokenizer(task.alphabet))
+  if e.task.drop:
+    task = report.without(
+        task, tokenizer, drop=e.task.drop, limit=e.rollout.prompt_length,
+        tests=functools.partial(_test_examples, e, task))
   architecture = _architecture(e, tokenizer)
   mesh = partitioning.make(e.mesh.data, e.mesh.fsdp, e.mesh.tensor)
   dtype = jnp.dtype(e.model.dtype)
@@ -67,6 +72,15 @@ def build(experiment: config_lib.Experiment) -> Parts:
       steps_per_round=e.rollout.steps_per_round, dtype=dtype,
       constrain=mesh.constrain)
   return Parts(e, task, tokenizer, mesh, model, spec, learner, sampler)
+
+
+def get_task(experiment: config_lib.Experiment, name: str,
+             options: Mapping[str, Any] = {}) -> tasks.Task:
+  """A task, told where the run's data lies if it reads any."""
+  given = experiment.task.data_dir
+  where = given and 'data_dir' in tasks.options_of(name)
+  return tasks.get(
+      name, **{**({'data_dir': given} if where else {}), **options})
 
 
 def optimizer(experiment: config_lib.Experiment):
@@ -146,29 +160,83 @@ def penalty(experiment: config_lib.Experiment):
 
 
 def evaluation_tasks(parts: Parts) -> dict[str, tasks.Task]:
-  """The training task, whose test split is always evaluated, and others."""
-  e = parts.experiment
-  others = {name: tasks.get(name, **_data_dir(e, name))
-            for name in e.evaluation.tasks}
-  return {e.task.name: parts.task, **others}
+  """The training task, where it has a test split, and then the others.
+
+  Raises:
+    ValueError: nothing to evaluate on.
+  """
+  return _evaluation_tasks(parts.experiment, parts.task)
 
 
-def check_prompts(parts: Parts) -> None:
-  """Encodes the prompts that training meets first, to find one too long.
+def warm_start_task(parts: Parts) -> tasks.Task:
+  """The task whose prompts and completions a warm start learns from.
+
+  Raises:
+    ValueError: if it has no demonstrations.
+  """
+  w = parts.experiment.warm_start
+  task = get_task(parts.experiment, w.task, w.options) if w.task else parts.task
+  if task.demonstration is None:
+    raise ValueError(
+        f'config.warm_start.num_steps is {w.num_steps}, but the task '
+        f'{task.name!r} has no demonstrations. Set it to 0, or name a task '
+        f'that has them in config.warm_start.task.')
+  return task
+
+
+def check_data(
+    parts: Parts, workers: pool_lib.Pool | None = None, *,
+    budget_s: float = _GOLD_SECONDS) -> list[report.Report]:
+  """Looks at the rows that training meets first.
 
   All of a data set of usual size; of an endless one, what takes seconds.
+
+  Args:
+    parts: of the run.
+    workers: of the task's reward, to try gold answers; None tries none.
+    budget_s: seconds to try gold answers for.
+
+  Returns:
+    Of the task, where there is RL, and of the warm start's, where it has one
+    of its own or there is no RL.
+  """
+  e, r, w = (parts.experiment, parts.experiment.rollout,
+             parts.experiment.warm_start)
+  most = e.num_steps * r.num_prompts * (1 + r.max_refills)
+  tests = _test_examples(e, parts.task)
+  try_golds = workers and functools.partial(
+      golds.check_examples, parts.task, workers=workers, budget_s=budget_s)
+  met = [(parts.task, most, try_golds)] if most else []
+  if w.num_steps and (w.task or not most):
+    met.append((warm_start_task(parts), w.num_steps * w.batch_size, None))
+  return [
+      report.make(
+          task, parts.tokenizer, limit=r.prompt_length, tests=tests,
+          indices=_first_met(task, count, e.seed), check_golds=check)
+      for task, count, check in met]
+
+
+def _first_met(task, count, seed) -> list[int]:
+  count = min(count, len(task.examples('train')), _CHECKED)
+  # A mixture meets its small parts' rows several times.
+  return list(dict.fromkeys(
+      tasks.indices_at(task, 0, count, seed=seed).tolist()))
+
+
+def check_lengths(reports: Sequence[report.Report]) -> None:
+  """Stops where a prompt is longer than the sampler takes.
 
   Raises:
     ValueError: naming the first in the order of training.
   """
-  e, r = parts.experiment, parts.experiment.rollout
-  size = len(parts.task.examples('train'))
-  most = e.num_steps * r.num_prompts * (1 + r.max_refills)
-  if most:
-    rollouts.encode(
-        parts.task, parts.tokenizer, 'train',
-        order.indices_at(0, min(size, most, _CHECKED), size, seed=e.seed),
-        limit=r.prompt_length)
+  for found in reports:
+    for id, num_tokens in found.too_long:
+      raise ValueError(
+          f'The prompt of {found.task}/{found.split} example {id} has '
+          f'{num_tokens} tokens, and the sampler takes {found.limit}; '
+          f'{len(found.too_long)} of {found.num_checked} are longer. Raise '
+          f'--config.rollout.prompt_length, or put too_long into '
+          f'--config.task.drop.')
 
 
 def test_prompts(parts: Parts, task: tasks.Task) -> list[Prompt]:
@@ -212,11 +280,27 @@ def evaluate_task(parts: Parts, task: tasks.Task, pool: pool_lib.Pool,
       extract=extraction.get(task.reward))
 
 
-def _data_dir(experiment, name) -> dict[str, str]:
-  """Where the data sets lie, for those tasks that read any."""
-  takes = 'data_dir' in tasks.options_of(name)
-  given = experiment.task.data_dir
-  return {'data_dir': given} if takes and given else {}
+def _evaluation_tasks(experiment, task):
+  e = experiment
+  own = {e.task.name: task} if 'test' in task.splits else {}
+  others = {name: get_task(e, name)
+            for name in e.evaluation.tasks}
+  if not own and not others:
+    raise ValueError(
+        f'Expected something to evaluate on, got the task {e.task.name!r} '
+        f'with the splits {list(task.splits)} and no config.evaluation.tasks. '
+        f'Name some, as --config.evaluation.tasks=math500.')
+  return {**own, **others}
+
+
+def _test_examples(experiment, task):
+  """By evaluation task, the examples that may be evaluated on."""
+  asked = experiment.evaluation.num_problems
+  found = {name: each.examples('test')
+           for name, each in _evaluation_tasks(experiment, task).items()}
+  return {
+      name: some[:max(asked, _TESTS) if asked else len(some)]
+      for name, some in found.items()}
 
 
 def _architecture(experiment, tokenizer) -> model_config.ModelConfig:

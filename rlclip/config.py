@@ -9,6 +9,8 @@ import types as python_types
 import typing
 from typing import Any, Mapping
 
+from ml_collections import config_dict
+
 from rlclip import algorithms, config_checks
 from rlclip.losses import LossSpec, reduce
 
@@ -38,10 +40,13 @@ class TaskSpec:
   name: str
   data_dir: str
   options: Mapping[str, Any]
+  drop: tuple[str, ...]
 
 
 @dataclasses.dataclass(frozen=True)
 class WarmStart:
+  task: str
+  options: Mapping[str, Any]
   num_steps: int
   batch_size: int
   learning_rate: float
@@ -275,7 +280,18 @@ def _convert(hint, value, path):
           f'{path} must be of type {hint.__name__}, got {value!r} of type '
           f'{type(value).__name__}.')
     return value
-  return dict(value)
+  if not isinstance(value, (Mapping, config_dict.ConfigDict)):
+    raise ValueError(
+        f'{path} must be a mapping, got {value!r} of type '
+        f'{type(value).__name__}.')
+  return _plain(value)
+
+
+def _plain(value):
+  """Options may nest, and config.json takes no ConfigDict."""
+  if isinstance(value, (Mapping, config_dict.ConfigDict)):
+    return {key: _plain(inner) for key, inner in value.items()}
+  return value
 
 
 def _check(e: Experiment):

@@ -13,7 +13,7 @@ from rlclip import config as config_lib
 from rlclip import evaluate, metrics, progress
 from rlclip import reference as reference_lib
 from rlclip import rollouts, warm_start, workdir
-from rlclip.data import bank, batching, order
+from rlclip.data import bank, batching, report, tasks
 from rlclip.types import Mean, Params
 
 _log = logging.getLogger(__name__)
@@ -71,10 +71,12 @@ class _Run:
     self.tasks = assembly.evaluation_tasks(parts)
     self.pools = {
         reward: assembly.pool(e, reward)
-        for reward in {task.reward for task in self.tasks.values()}}
+        for reward in {
+            task.reward for task in (parts.task, *self.tasks.values())}}
     self.training_pool = (
         assembly.pool(e, parts.task.reward, e.reward.also) if e.reward.also
         else self.pools[parts.task.reward])
+    self.main_task = next(iter(self.tasks))  # the run's own, where it has tests
     self.taken = _Taken()
     self.kept_reference = reference_lib.Reference(
         folder.path / 'reference', **dataclasses.asdict(e.reference))
@@ -104,7 +106,7 @@ class _Run:
     e, learner = self.parts.experiment, self.parts.learner
     begun = self.checkpoints.latest()
     if begun is None:
-      assembly.check_prompts(self.parts)
+      self._check_data()
       self._open_writer(keep_through=-1)
       params = assembly.initial_params(self.parts)
       if e.warm_start.num_steps:
@@ -129,12 +131,21 @@ class _Run:
       self._load_sampler()
       _log.info('Continuing from step %d.', self.step)
 
+  def _check_data(self):
+    """Logs what is wrong with the data, before a warm start is paid for."""
+    found = assembly.check_data(
+        self.parts, self.pools.get(self.parts.task.reward))
+    for each in found:
+      for line in report.lines(each):
+        _log.info('%s', line)
+    assembly.check_lengths(found)
+
   # -------------------------------------------------------------- loop
 
   def loop(self):
     """Sample, reward, update, until the last step."""
     e = self.parts.experiment
-    shown = {'reward': 'reward', 'pass@1': f'eval/{e.task.name}/pass@1',
+    shown = {'reward': 'reward', 'pass@1': f'eval/{self.main_task}/pass@1',
              'clipped': 'clip_ratio/region_mean'}
     with progress.bar(e.num_steps, done=self.step, shown=shown) as show:
       while self.step < e.num_steps:
@@ -161,11 +172,10 @@ class _Run:
   def _collect(self) -> rollouts.Collected:
     """One group of answers for each prompt of this step, or more groups."""
     parts, e = self.parts, self.parts.experiment
-    size = len(parts.task.examples('train'))
 
     def draw(place, count):
       place += self.taken.place
-      indices = order.indices_at(place, count, size, seed=e.seed)
+      indices = tasks.indices_at(parts.task, place, count, seed=e.seed)
       prompts = rollouts.encode(
           parts.task, parts.tokenizer, 'train', indices,
           limit=e.rollout.prompt_length)
@@ -265,7 +275,7 @@ class _Run:
     if ends or self.step % e.checkpoint.every == 0:
       with self.phase('checkpoint'):
         self.writer.flush()
-        main = f'eval/{e.task.name}/pass@1'
+        main = f'eval/{self.main_task}/pass@1'
         metadata = {
             'config': config_lib.as_dict(e), 'versions': workdir.versions(),
             'taken': self.taken._asdict()}
@@ -291,7 +301,7 @@ class _Run:
   def finish(self):
     """Shows what the run did, and where everything lies."""
     self.checkpoints.wait()
-    rows, name = {}, self.parts.experiment.task.name
+    rows = {}
     for task in self.tasks:
       before, after = (
           evaluate.summary(evaluate.read(self.folder.evaluation(task, step)))
@@ -301,7 +311,8 @@ class _Run:
                for measure in after if measure in before}
     progress.show_comparison(rows)
     answers = evaluate.read(
-        self.folder.evaluation(name, self.parts.experiment.num_steps))
+        self.folder.evaluation(
+            self.main_task, self.parts.experiment.num_steps))
     progress.show_samples([
         progress.Sample(a.prompt, a.completion, a.score) for a in answers[:2]])
     progress.show_paths({

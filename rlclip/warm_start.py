@@ -1,4 +1,8 @@
-"""Supervised learning on a task's demonstrations, before step 0."""
+"""Supervised learning on prompts and completions, before step 0.
+
+The loss is on completions; prompts are masked. Each row is one pair, padded: no
+packing, as attention of the model does not stop at a pair's end.
+"""
 import logging
 import random
 
@@ -6,7 +10,7 @@ import jax
 import numpy as np
 
 from rlclip import assembly, learner, rollouts
-from rlclip.data import batching
+from rlclip.data import batching, tasks
 from rlclip.types import Completion, Params
 
 _log = logging.getLogger(__name__)
@@ -26,13 +30,10 @@ def run(parts: assembly.Parts, params: Params, show=lambda step, loss: None
     The trained parameters, laid on the mesh like those given.
 
   Raises:
-    ValueError: if the task has no demonstrations.
+    ValueError: if there are no demonstrations.
   """
   e, spec = parts.experiment, parts.experiment.warm_start
-  if parts.task.demonstration is None:
-    raise ValueError(
-        f'config.warm_start.num_steps is {spec.num_steps}, but the task '
-        f'{parts.task.name!r} has no demonstrations. Set it to 0.')
+  task = assembly.warm_start_task(parts)
   optimizer = learner.optimizer_from(
       spec.learning_rate, warmup_steps=max(1, spec.num_steps // 20),
       decay_steps=spec.num_steps + 1, schedule='cosine', max_grad_norm=1.0,
@@ -42,7 +43,7 @@ def run(parts: assembly.Parts, params: Params, show=lambda step, loss: None
       temperature=1.0, chunk=e.learner.logits_chunk)
   state = supervised.init(params)
   for step in range(spec.num_steps):
-    batch = demonstrations(parts, step)
+    batch = demonstrations(parts, task, step)
     batch = jax.device_put(batch, parts.partitioner.batch_shardings(batch))
     state, metrics = supervised.update(state, None, batch)
     if (step + 1) % _LOG_EVERY == 0 or step + 1 == spec.num_steps:
@@ -53,26 +54,31 @@ def run(parts: assembly.Parts, params: Params, show=lambda step, loss: None
   return state.params
 
 
-def demonstrations(parts: assembly.Parts, step: int):
+def demonstrations(parts: assembly.Parts, task: tasks.Task, step: int):
   """The batch of one update: one demonstration a prompt, as a group of one.
 
-  Examples follow one another through the training split, in reverse, so that
-  RL, which starts at its other end, meets problems it has not seen worked.
+  The run's own examples follow one another through the training split, in
+  reverse, so that RL, which starts at its other end where they are generated,
+  meets problems it has not seen worked. Another task's come in the order of
+  (seed, epoch). A completion that is too long is cut, and so has no end.
   """
   e, spec = parts.experiment, parts.experiment.warm_start
-  size = len(parts.task.examples('train'))
   start = step * spec.batch_size
-  indices = size - 1 - np.arange(start, start + spec.batch_size) % size
-  prompts = rollouts.encode(
-      parts.task, parts.tokenizer, 'train', indices,
-      limit=e.rollout.prompt_length)
+  if spec.task:
+    indices = tasks.indices_at(task, start, spec.batch_size, seed=e.seed)
+  else:
+    size = len(task.examples('train'))
+    indices = size - 1 - np.arange(start, start + spec.batch_size) % size
+  prompts, completions = [], []
   rng = random.Random(f'{e.seed}/{step}')
-  completions = []
-  for prompt in prompts:
-    text = parts.task.demonstration(prompt.fields, rng, spec.slip_rate)
-    tokens = np.append(
-        parts.tokenizer.encode(text), parts.tokenizer.stop_ids[0])
+  examples = task.examples('train').take(indices)
+  for prompt, example in zip(rollouts.encode(
+      task, parts.tokenizer, 'train', indices,
+      limit=e.rollout.prompt_length), examples):
+    text = task.demonstration(example, rng, spec.slip_rate)
+    tokens = np.append(parts.tokenizer.encode(text), parts.tokenizer.end_id)
     tokens = tokens[:e.rollout.completion_length].astype(np.int32)
+    prompts.append(prompt)
     completions.append([Completion(
         tokens, np.zeros(len(tokens), np.float32), 'stop', 0)])
   ones = np.ones((len(prompts), 1))

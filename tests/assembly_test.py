@@ -48,6 +48,6 @@ def test_a_long_prompt_is_found_before_training_meets_it(max_refills, is_met):
       *[None] * 5)
   if is_met:
     with pytest.raises(ValueError, match=f'example {long} has 9 tokens'):
-      assembly.check_prompts(parts)
+      assembly.check_lengths(assembly.check_data(parts))
   else:
-    assembly.check_prompts(parts)
+    assembly.check_lengths(assembly.check_data(parts))

@@ -43,8 +43,8 @@ def test_every_config_resolves(name):
      'at least prompt_length .* = 128, got 100'),
     (dict(evaluation__temperature=0.0, evaluation__num_samples=4),
      'greedy samples are all the same, got 4'),
-    (dict(model__path='x', warm_start__num_steps=5),
-     '0 where model.path gives pretrained weights, got 5'),
+    (dict(warm_start__options={'a': 1}), 'empty where warm_start.task is'),
+    (dict(task__drop=('overlap', 'long')), 'out of too_long, .*overlap, got'),
     (dict(optimizer__schedule='step'), "cosine or linear, got 'step'"),
     (dict(algorithm__name='atr_grpoo'), "Did you mean 'atr_grpo'"),
     # GRPO's clip has no delta: the option would have no effect.

@@ -1,45 +1,83 @@
-"""Maths problem sets from local JSON lines, prepared once through tfds."""
-import contextlib
-import fcntl
-import functools
-import io
-import json
-import os
-from typing import Callable, Sequence
+"""Maths problem sets, from local files or the hub."""
+import re
+from typing import Callable
 
-from rlclip.data import jsonl, tasks
+from rlclip.data import loading, prepared, tables, tasks
 
-_INSTRUCTION = (
+INSTRUCTION = (
     'Please reason step by step, and put your final answer within \\boxed{}.')
 
-# Set -> its splits; the files are <data_dir>/<set>/<split>.jsonl.
+_MARKS = re.compile(r'<<[^<>]*>>')  # GSM8K's notes to a calculator
+
+
+def _gsm8k(row: tables.Row, split: str) -> tables.Row:
+  """The answer stands behind ####, with commas in thousands."""
+  del split
+  solution, _, answer = row['answer'].rpartition('####')
+  return {'problem': row['question'], 'solution': solution.strip(),
+          'answer': answer.strip().replace(',', '')}
+
+
+def _olympiadbench(row: tables.Row, split: str) -> tables.Row:
+  """The answers are a list, of one or of values in any order."""
+  del split
+  return {**row, 'problem': row['question'],
+          'answer': ', '.join(row['final_answer'])}
+
+
+def _home(hub, layout=prepared.Layout(id=''), **files):
+  return loading.Home(hub, files, layout)
+
+
+_QUESTIONS = prepared.Layout(problem='question', id='')
+
+# Set -> its splits, each in <data_dir>/<set>/<split>.jsonl, and its place on
+# the hub. Names there are second-hand, from programs that load them.
 SETS = {
-    'gsm8k': ('train', 'test'),
-    'math': ('train',),
-    'math500': ('test',),
-    'aime24': ('test',),
-    'aime25': ('test',),
-    'aime_1983_2023': ('train',),
-    'amc23': ('test',),
-    'minerva': ('test',),
-    'olympiadbench': ('test',),
-    'deepscaler': ('train',),
-    'bigmath': ('train',),
+    'gsm8k': (('train', 'test'), _home(
+        'openai/gsm8k', prepared.Layout(
+            id='', adapt=_gsm8k, required=('question', 'answer')),
+        train='main/train-*.parquet', test='main/test-*.parquet')),
+    'math': (('train',), None),
+    'math500': (('test',), _home(
+        'HuggingFaceH4/MATH-500', test='test.jsonl')),
+    'aime24': (('test',), _home(
+        'HuggingFaceH4/aime_2024', test='data/train-*.parquet')),
+    'aime25': (('test',), _home('math-ai/aime25', test='test.jsonl')),
+    'aime_1983_2023': (('train',), None),
+    'amc23': (('test',), _home(
+        'math-ai/amc23', _QUESTIONS, test='data/test-*.parquet')),
+    'minerva': (('test',), _home(
+        'math-ai/minervamath', _QUESTIONS, test='test.jsonl')),
+    'olympiadbench': (('test',), _home(
+        'math-ai/olympiadbench', prepared.Layout(
+            id='', adapt=_olympiadbench, required=('question', 'final_answer')),
+        test='data/test-*.parquet')),
+    'deepscaler': (('train',), _home(
+        'agentica-org/DeepScaleR-Preview-Dataset', train='deepscaler.json')),
+    'bigmath': (('train',), None),
 }
 
 
-def problem_set(
-    name: str, splits: tuple[str, ...]) -> Callable[..., tasks.Task]:
+def problem_set(name: str) -> Callable[..., tasks.Task]:
   """A function from options to the task of one set."""
+  splits, home = SETS[name]
+  problems = loading.ProblemSet(
+      name, name, {split: f'{split}.jsonl' for split in splits}, home=home)
 
   def make(
-      *, data_dir: str = '', cache_dir: str = '', reward: str = 'math',
-      instruction: str = _INSTRUCTION, system: str = '', chat: bool = True,
+      *, data_dir: str = '', hub: str = '', files=None, columns=None,
+      keep=None, cache_dir: str = '', reward: str = 'math',
+      instruction: str = INSTRUCTION, system: str = '', chat: bool = True,
   ) -> tasks.Task:
     """A maths problem set.
 
     Args:
       data_dir: holds the sets' folders; empty takes RLCLIP_DATA.
+      hub: see `loading.load`, as the next three.
+      files: from splits to files.
+      columns: with problem, answer and id.
+      keep: from columns to the values wanted, as {'level': [1, 2]}.
       cache_dir: for prepared data; empty takes RLCLIP_CACHE, or
         ~/.cache/rlclip.
       reward: scores the answers.
@@ -47,84 +85,39 @@ def problem_set(
       system: a system message; empty leaves it to the chat template.
       chat: whether prompts are chat messages, else plain text.
     """
-    folder = _folder(name, data_dir)
-
-    def messages(example):
-      text = '\n\n'.join(filter(None, (example['problem'], instruction)))
-      if not chat:
-        return '\n\n'.join(filter(None, (system, text))) + '\n\n'
-      head = [{'role': 'system', 'content': system}] if system else []
-      return [*head, {'role': 'user', 'content': text}]
-
-    def examples(split):
-      tasks.check_split(name, split, splits)
-      return _prepared(name, folder, split, _cache(cache_dir))
-
+    found, examples = loading.load(
+        problems, data_dir=data_dir, hub=hub, files=files, columns=columns,
+        keep=keep, cache_dir=cache_dir)
     return tasks.Task(
-        name=name, reward=reward, splits=splits, examples=examples,
-        messages=messages, gold=lambda example: example['answer'])
+        name=name, reward=reward, splits=found, examples=examples,
+        messages=lambda example: tasks.ask(
+            example['problem'], instruction, system=system, chat=chat),
+        gold=lambda example: example['answer'],
+        demonstration=worked_solution)
 
   return make
 
 
-for _name, _splits in SETS.items():
-  tasks.register(_name)(problem_set(_name, _splits))
+for _name in SETS:
+  tasks.register(_name)(problem_set(_name))
 
 
-def _folder(name: str, data_dir: str) -> str:
-  root = data_dir or os.environ.get('RLCLIP_DATA', '')
-  if not root:
-    raise ValueError(
-        f'Task {name!r} needs the folder that holds {name}/. Set the '
-        'environment variable RLCLIP_DATA, or the task\'s option data_dir.')
-  folder = os.path.abspath(os.path.join(os.path.expanduser(root), name))
-  if not os.path.isdir(folder):
-    raise ValueError(
-        f'Expected the data of task {name!r} in {folder}, found no such '
-        'folder. Set RLCLIP_DATA, or the task\'s option data_dir, to the '
-        f'folder that holds {name}/.')
-  return folder
+def worked_solution(
+    example: tasks.Example, rng=None, slip_rate: float = 0.0) -> str:
+  """The set's own solution, and the answer in a box at its end.
 
-
-def _cache(cache_dir: str) -> str:
-  root = cache_dir or os.environ.get('RLCLIP_CACHE') or '~/.cache/rlclip'
-  return os.path.abspath(os.path.expanduser(root))
-
-
-@functools.lru_cache(maxsize=32)
-def _prepared(
-    name: str, folder: str, split: str, cache: str
-) -> Sequence[tasks.Example]:
-  """Examples of a split out of array_record files, which are made if absent.
-
-  The files are kept under the hash of the JSON lines' content: changed data is
-  prepared anew. tfds writes to a folder of its own and renames it, and a lock
-  keeps a second process from preparing the same.
+  Raises:
+    ValueError: an example without a solution.
   """
-  # tfds takes half a second to import; generated tasks do without it.
-  from rlclip.data.math_problems import math_problems_dataset_builder as builder
-  path = os.path.join(folder, f'{split}.jsonl')
-  if not os.path.isfile(path):
+  del rng
+  tasks.check_no_slips(slip_rate)
+  solution = example.get('solution')
+  if not solution:
     raise ValueError(
-        f'Expected the split {split!r} of task {name!r} in {path}, found no '
-        'such file. Set RLCLIP_DATA, or the task\'s option data_dir, to the '
-        'folder that holds it.')
-  key = f'{name}-{split}-{jsonl.content_hash([path])}'
-  root = os.path.join(cache, 'data', key)
-  os.makedirs(root, exist_ok=True)
-  config = builder.ProblemSet(name=name, folder=folder, splits=(split,))
-  make = lambda: builder.Builder(
-      config=config, data_dir=root, file_format='array_record')
-  with open(os.path.join(root, 'lock'), 'w') as lock:
-    fcntl.flock(lock, fcntl.LOCK_EX)
-    with contextlib.redirect_stdout(io.StringIO()):  # tfds prints its progress
-      builder.prepare(make())
-  source = make().as_data_source(split=split)
-  return tasks.Examples(len(source), lambda i: _example(source[i]))
-
-
-def _example(record) -> tasks.Example:
-  """Undoes the builder's packing."""
-  text = {key: value.decode('utf-8') for key, value in record.items()}
-  extra = json.loads(text.pop('extra'))
-  return {**extra, **text}
+        f'Expected a solution in example {example["id"]!r} to learn from, got '
+        f'only {sorted(example)}. Of the maths sets, gsm8k has solutions to '
+        'train on.')
+  solution = _MARKS.sub('', solution).strip()
+  if '\\boxed{' in solution:
+    return solution
+  return f'{solution}\n\nThe final answer is \\boxed{{{example["answer"]}}}.'

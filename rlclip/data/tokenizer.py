@@ -43,7 +43,7 @@ class Tokenizer:
     Raises:
       ValueError: a character that the alphabet lacks.
     """
-    return self._encode(text, special=False)
+    return self._encode([text], special=False)[0]
 
   def decode(self, ids: Iterable[int], *, keep_special: bool = False) -> str:
     """Text of `ids`. Special tokens (eos, turn marks) are dropped by default.
@@ -54,26 +54,55 @@ class Tokenizer:
         [int(i) for i in ids], skip_special_tokens=not keep_special,
         clean_up_tokenization_spaces=False)
 
+  @property
+  def end_id(self) -> int:
+    """The stop token that a finished completion is taught to end with."""
+    eos = self.inner.eos_token_id
+    return self.stop_ids[0] if eos is None else eos
+
   def encode_prompt(self, prompt: str | Messages, **options) -> np.ndarray:
-    """Ids of a prompt, as the model was trained to see it.
+    """Ids of one prompt: int32[tokens]; see `encode_prompts`."""
+    return self.encode_prompts([prompt], **options)[0]
+
+  def encode_prompts(
+      self, prompts: Sequence[str | Messages], **options) -> list[np.ndarray]:
+    """Ids of prompts, as the model was trained to see them.
 
     Messages go through the chat template, with the assistant's turn opened; the
     template writes bos itself where the model wants one, so none is added. A
-    plain text gets the tokenizer's own bos, if it has one.
+    plain text gets the tokenizer's own bos, if it has one and the text does not
+    begin with it. So no prompt begins with two.
 
     Args:
-      prompt: plain text, or messages with 'role' and 'content'.
+      prompts: plain texts, or messages with 'role' and 'content'.
       **options: for the chat template, such as enable_thinking=False.
 
     Returns:
-      int32[tokens].
+      int32[tokens] for each.
 
     Raises:
-      ValueError: messages for a tokenizer without a chat template.
+      ValueError: messages for a tokenizer without a chat template, or a
+        template that writes bos twice.
     """
-    if isinstance(prompt, str):
-      return self._encode(prompt, special=True)
-    return self._encode(self.render(prompt, **options), special=False)
+    bos = self.inner.bos_token
+    texts, wants_bos = [], []
+    for prompt in prompts:
+      is_text = isinstance(prompt, str)
+      text = prompt if is_text else self.render(prompt, **options)
+      texts.append(text)
+      wants_bos.append(is_text and not (bos and text.startswith(bos)))
+    made = [None] * len(texts)
+    for special in (False, True):
+      places = [i for i, wants in enumerate(wants_bos) if wants == special]
+      encoded = self._encode([texts[i] for i in places], special=special)
+      for i, ids in zip(places, encoded):
+        made[i] = ids
+    for ids, text in zip(made, texts):
+      if bos and (ids[:2] == self.inner.bos_token_id).sum() == 2:
+        raise ValueError(
+            f'Expected a prompt with one {bos} in front, got {text[:80]!r}. '
+            'Mend the chat template, or take the token out of the messages.')
+    return made
 
   def render(self, messages: Messages, **options) -> str:
     """The chat template's text for `messages`, assistant's turn opened."""
@@ -91,14 +120,17 @@ class Tokenizer:
     """Writes the tokenizer's files, which `load` and transformers read."""
     self.inner.save_pretrained(folder)
 
-  def _encode(self, text: str, *, special: bool) -> np.ndarray:
+  def _encode(self, texts: list[str], *, special: bool) -> list[np.ndarray]:
+    if not texts:
+      return []
     try:
-      ids = self.inner(text, add_special_tokens=special, verbose=False)
+      ids = self.inner(texts, add_special_tokens=special, verbose=False)
     except Exception as error:  # the Rust library raises a bare Exception
       raise ValueError(
-          f'The tokenizer cannot encode {text[:80]!r}: {error}. Is a character '
-          'missing from its alphabet?') from error
-    return np.array(ids['input_ids'], np.int32)
+          f'The tokenizer cannot encode {texts[0][:80]!r}'
+          f'{" or one that follows" if len(texts) > 1 else ""}: {error}. Is a '
+          'character missing from its alphabet?') from error
+    return [np.array(row, np.int32) for row in ids['input_ids']]
 
 
 def load(path_or_name: str | os.PathLike) -> Tokenizer:

@@ -5,7 +5,7 @@ import pathlib
 
 import pytest
 
-from rlclip.data import problems, tasks, tokenizer
+from rlclip.data import prepared, tasks, tokenizer
 from rlclip.rewards import golds
 
 DATA = pathlib.Path(os.environ.get(
@@ -82,7 +82,7 @@ def test_examples_keep_the_order_and_fields_of_the_file(tmp_path):
 def test_changed_data_is_prepared_anew(tmp_path):
   write(tmp_path, line(0))
   assert len(get(tmp_path).examples('test')) == 1
-  problems._prepared.cache_clear()
+  prepared._prepared.cache_clear()
   write(tmp_path, line(0), line(1))
   assert len(get(tmp_path).examples('test')) == 2
 

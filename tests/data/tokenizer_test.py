@@ -1,4 +1,5 @@
 """Tokenizers: characters, chat templates applied once, stop ids."""
+import contextlib
 import json
 
 import numpy as np
@@ -6,7 +7,11 @@ import pytest
 import tokenizers
 import transformers
 
-from rlclip.data import tokenizer
+from rlclip import rollouts
+from rlclip.data import tasks, tokenizer
+from rlclip.rewards import pool
+from rlclip.sampler import scripted
+from rlclip.types import SamplingSpec
 
 # Writes bos itself, as Llama's does, and a date.
 _TEMPLATE = (
@@ -97,3 +102,47 @@ def test_a_missing_tokenizer_is_named(tmp_path, monkeypatch):
     tokenizer.load('no/such-model')
   with pytest.raises(ValueError, match='tokenizer.json'):
     tokenizer.load(tmp_path)
+
+
+def test_a_prompt_begins_with_one_bos_whoever_writes_it(chat_folder):
+  loaded = tokenizer.load(chat_folder)
+  prompts = ['hi', '<s>hi', [{'role': 'user', 'content': 'hi'}]]
+  encoded = loaded.encode_prompts(prompts)
+  for prompt, ids in zip(prompts, encoded):
+    assert ids.tolist().count(0) == 1 and ids[0] == 0
+    np.testing.assert_array_equal(ids, loaded.encode_prompt(prompt))
+  np.testing.assert_array_equal(encoded[0], encoded[1])
+  loaded.inner.chat_template = '{{ bos_token }}' + _TEMPLATE
+  with pytest.raises(ValueError, match='one <s> in front, got .<s><s>26 Jul'):
+    loaded.encode_prompts(prompts)
+
+
+def test_sampler_and_learner_get_the_same_ids_of_a_chat(chat_folder):
+  loaded = tokenizer.load(chat_folder)
+  task = tasks.get('arithmetic_words', system='Be brief.')
+  prompts = rollouts.encode(task, loaded, 'train', range(3), limit=256)
+  seen = []
+
+  def answer(request):
+    seen.append(request.prompt)
+    return [*loaded.encode('7'), *loaded.stop_ids]
+
+  sampler = scripted.Scripted(answer, log_prob=-0.5)
+  sampler.load_weights({}, version=0)
+  with pool.Pool({'arithmetic': 1.0}, num_workers=1) as workers:
+    collected = rollouts.collect(
+        sampler, workers, loaded.decode, prompts,
+        SamplingSpec(4, loaded.stop_ids), group_size=2, first_id=0,
+        phase=lambda name: contextlib.nullcontext())
+  batch = rollouts.batch(
+      collected, advantage='group_mean', prompt_length=256,
+      completion_length=4, drop_truncated=False)
+  for row, length, prompt in zip(
+      batch.prompts, batch.prompt_lengths, prompts, strict=True):
+    learned, sampled = row[:length], seen.pop(0)
+    np.testing.assert_array_equal(learned, sampled)
+    np.testing.assert_array_equal(learned, seen.pop(0))
+    np.testing.assert_array_equal(learned, loaded.encode_prompt(
+        task.messages(prompt.fields)))
+    assert learned.tolist().count(0) == 1 and learned[0] == 0
+    assert loaded.decode(learned, keep_special=True).count('assistant:') == 1

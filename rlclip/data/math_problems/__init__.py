@@ -1,1 +1,0 @@
-"""The tfds builder of maths problem sets, alone in its package."""

@@ -1,0 +1,1 @@
+"""The tfds builder of problem sets, alone in its package."""

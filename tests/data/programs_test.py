@@ -1,0 +1,50 @@
+"""Programming sets: splits, golds, and that the references pass them."""
+import json
+
+import pytest
+
+from rlclip.data import tasks
+from tests.data.tasks_test import DATA, needs_data
+
+
+def get(name, tmp_path, **options):
+  return tasks.get(
+      name, data_dir=str(DATA), cache_dir=str(tmp_path), **options)
+
+
+@needs_data
+@pytest.mark.parametrize('name, sizes', [
+    ('humaneval', {'test': 164}), ('mbpp', {'train': 474, 'test': 500})])
+def test_reference_programs_pass_their_golds(name, sizes, tmp_path):
+  task = get(name, tmp_path)
+  assert task.reward == 'code' and set(task.splits) == set(sizes)
+  for split, size in sizes.items():
+    examples = task.examples(split)
+    assert len(examples) == size
+    for example in examples[3:30:9]:
+      text = task.demonstration(example)
+      assert text.startswith('```python\n') and text.endswith('\n```')
+      gold = json.loads(task.gold(example))
+      program, scope = text[len('```python\n'):-len('```')], {}
+      exec(program + gold['tests'], scope)
+      broken = program.replace('return ', 'return None and ')
+      with pytest.raises((AssertionError, TypeError)):
+        exec(broken + gold['tests'], {})
+  message, = task.messages(example)
+  assert message['content'].endswith('```python block.')
+
+
+@needs_data
+def test_contests_are_split_by_problem_without_unclear_ones(tmp_path):
+  task = get('code_contests', tmp_path)
+  everything = get('code_contests', tmp_path, keep={})
+  sizes = [sum(len(t.examples(split)) for split in ('train', 'test'))
+           for t in (task, everything)]
+  assert sizes == [162 - 41, 162]
+  ids = [{e['id'] for e in task.examples(split)[:]}
+         for split in ('train', 'test')]
+  assert not ids[0] & ids[1] and len(ids[1]) > 8
+  example = task.examples('test')[0]
+  cases = json.loads(task.gold(example))['cases']
+  assert cases == example['tests'] and {'input', 'output'} == set(cases[0])
+  assert task.demonstration is None
