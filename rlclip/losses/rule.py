@@ -51,7 +51,8 @@ def per_token(spec: LossSpec, inputs: RuleInputs) -> RuleOutput:
     changed.
 
   Raises:
-    ValueError: where the rule needs an array that is None.
+    ValueError: where the rule needs an array that is None, or the numbers of
+      rows are not one a row.
   """
   x = _clean(inputs)
   anchor = _need(spec, x, 'old_logps' if spec.anchor == 'old' else
@@ -108,6 +109,12 @@ def per_token(spec: LossSpec, inputs: RuleInputs) -> RuleOutput:
 def _clean(inputs: RuleInputs) -> RuleInputs:
   """float32 or wider; 0 where masked; rows' numbers as [N, 1]."""
   mask = jnp.asarray(inputs.mask).astype(bool)
+  for name in ('advantages', 'rewards', 'group_mean'):
+    value = getattr(inputs, name)
+    if value is not None and jnp.shape(value) != mask.shape[:1]:
+      raise ValueError(
+          f'{name} must be one a row, {mask.shape[:1]} where the mask is '
+          f'{mask.shape}, got {jnp.shape(value)}. Nothing is broadcast.')
   hold = jax.lax.stop_gradient
 
   def wide(values):

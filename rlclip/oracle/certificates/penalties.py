@@ -28,22 +28,17 @@ def penalty_is_the_gradient_of_its_divergence(
   """A penalty has the gradient of D, from another policy's samples as well.
 
   For every estimator that claims it, beside the loss and inside the advantage,
-  toward the reference, and 'pathwise' toward the sampler, with actions as
-  whole sequences.
+  with actions as whole sequences.
   """
   b = bandit.make(seed)
-  penalties = {(key, penalty): None for key in keys
-               for toward in penalty_lib.TARGETS
-               for penalty in _unbiased(key.partition(':')[2], toward)}
+  penalties = [(key, penalty) for key in keys
+               for penalty in _unbiased(key.partition(':')[2])]
   gradients = bandit.penalty_gradients(b, [p for _, p in penalties])
-  targets = {'anchor': b.old, 'reference': b.reference}
-  exact = _exact_gradients(b, {
-      (key, toward): (key.partition(':')[2], targets[toward])
-      for key in keys for toward in targets})
+  exact = _exact_gradients(
+      b, {key: (key.partition(':')[2], b.reference) for key in keys})
   errors = dict.fromkeys(keys, 0.0)
-  for (key, penalty), gradient in zip(penalties, gradients):
-    errors[key] = max(
-        errors[key], distance(gradient, exact[key, penalty.toward]))
+  for (key, _), gradient in zip(penalties, gradients):
+    errors[key] = max(errors[key], distance(gradient, exact[key]))
   return errors
 
 
@@ -153,16 +148,14 @@ def _sequences(seed):
   return toy, new, old, rng.normal(size=len(toy.tokens))
 
 
-def _unbiased(measure, toward):
-  """Every Penalty of a divergence that claims its gradient."""
+def _unbiased(measure):
+  """Every Penalty toward the reference that claims a divergence's gradient."""
   for estimator, placement in itertools.product(
       penalty_lib.ESTIMATORS, penalty_lib.PLACEMENTS):
-    if estimator.startswith('unweighted') or (
-        toward == 'anchor' and estimator != 'pathwise'):
+    if estimator.startswith('unweighted'):
       continue
     try:
-      yield Penalty(measure, BETA, toward=toward, estimator=estimator,
-                    placement=placement)
+      yield Penalty(measure, BETA, estimator=estimator, placement=placement)
     except ValueError:
       continue  # not an estimator of this divergence, or not there
 
