@@ -52,10 +52,12 @@ def _leaves(gold: str, answer: str) -> bool:
   times = words.clock(gold), words.clock(answer)
   if any(times):
     return times[0] == times[1]
-  if quantities.same(gold, answer):
+  if words.are_words(gold) and words.plain(gold) == words.plain(answer):
     return True
-  plain = words.plain(gold), words.plain(answer)
-  if plain[0] and plain[0] == plain[1] and re.search('[a-z]{2}', plain[0]):
+  if not re.search('[0-9]', gold) and words.are_words(gold) and (
+      words.are_words(answer)) and not words.number(gold):
+    return False
+  if quantities.same(gold, answer):
     return True
   spelled = [words.number(text) for text in (gold, answer)]
   return any(spelled) and (spelled[0] or gold) == (spelled[1] or answer)

@@ -96,8 +96,9 @@ def _by_words(text: str) -> tuple[str, bool]:
     answer = _first_statement(text[said.end():])
     if answer:
       return answer, True
-  bold = [b for b in _BOLD.findall(text)
-          if not _LABEL.fullmatch(b.strip()) and not b.strip().endswith(':')]
+  bold = [m[1].strip() for m in _BOLD.finditer(text)]
+  bold = [b for b in bold if not _LABEL.fullmatch(b) and b[-1] not in ':\uff1a'
+          and (b.isascii() or re.search('[0-9]', b))]
   if bold:
     return bold[-1], True
   return text, False

@@ -59,7 +59,7 @@ _RULES = tuple((re.compile(pattern), replacement) for pattern, replacement in [
      r'|because|rm|bf|it|large|Large|small|normalsize|centering)'
      r'(?![a-zA-Z])', ' '),
     (r'\\(?:quad|qquad|enspace|thinspace|space|hfill|newline)(?![a-zA-Z])'
-     r'|\\[,;:!> ]|(?<!\\)~', ' '),
+     r'|(?<!\\)\\[,;:!> ]|(?<!\\)~', ' '),
     (r'\\(?:hspace|vspace|label|tag)\*?\{[^{}]*\}|\\(?:h|v)?phantom\{[^{}]*\}',
      ' '),
     (r'\\[dtc]frac(?![a-zA-Z])', r'\\frac'),
@@ -93,7 +93,7 @@ _RULES = tuple((re.compile(pattern), replacement) for pattern, replacement in [
     (r'\\(?:textasciitilde|approxeq|simeq|cong)(?![a-z])', r'\\approx '),
     (r'\\(?:infin|infinity)(?![a-z])|\+\s*\\infty', r'\\infty '),
     (r'\{\s*\\infty\s*\}', r'\\infty '),
-    (r'\\%', '%'), (r'\\[$]', r'\\$'),
+    (r'\\\{\s*\\\}', r'\\emptyset '), (r'\\%', '%'), (r'\\[$]', r'\\$'),
 ])
 _GREEK_CASES = (r'\pi', r'\theta')
 _OVER = re.compile(r'\{([^{}]*)\\over(?![a-z])([^{}]*)\}')
@@ -189,7 +189,7 @@ def _outside_text(text: str, change) -> str:
 
 def _delimiters(text: str) -> str:
   """Drops math delimiters and Markdown, keeps dollars that are money."""
-  text = re.sub(r'\\[()\[\]](?!\w*pt\])', ' ', text)
+  text = re.sub(r'(?<!\\)\\[()\[\]](?!\w*pt\])', ' ', text)
   text = text.replace('$$', ' ').replace('`', ' ').replace('**', ' ')
   # A sign right before or behind a number, with no partner, is money.
   if text.replace('\\$', '').count('$') % 2:

@@ -15,9 +15,8 @@ _LEAD = re.compile(
     re.IGNORECASE)
 _FOREIGN = re.compile(
     r'[\u00c0-\u024f\u0370-\u1fff\u3040-\u9fff\uac00-\ud7af]'
-    r'|\b(?:est|sont|donc|soucis|le|les|des|el|los|las|es|der|die|das|ist|und'
-    r'|somit|quindi|sono|gli|por|para|portanto|een|het|dus|jest|daher)\b',
-    re.IGNORECASE)
+    r'|\b(?i:est|sont|donc|soucis|le|les|des|el|los|las|es|der|die|das|ist|und'
+    r'|somit|quindi|sono|gli|por|para|portanto|een|het|dus|jest|daher)\b')
 _DECIMAL_COMMA = re.compile(r'(?<![0-9,.])([0-9]+),([0-9]{1,2}|[0-9]{4,})(?![0-9,])')
 
 
@@ -84,7 +83,9 @@ def is_sentence(text: str) -> bool:
     outside = outside.replace(match[0], ' ')
   found = [w for w in _WORD.findall(_LEAD.sub('', outside))
            if w.lower() not in _NOT_PROSE]
-  if re.search(r'[\u3040-\u9fff\uac00-\ud7af]{3,}', outside):
+  if re.search('[0-9]', text) and (
+      re.search(r'[\u3040-\u9fff\uac00-\ud7af]', outside)
+      or found and _FOREIGN.search(outside)):
     return True
   if maths:
     # Words behind a formula are its unit.

@@ -19,6 +19,7 @@ _ORDINAL = re.compile(
 _BASE = re.compile(
     r'\(?\s*([0-9A-Za-z]+)\s*\)?\s*_\s*\{?\s*(?:\\text\s*\{\s*(?:base\s*)?)?'
     r'([0-9]{1,2}|[a-z]+)\s*\}?\s*\}?')
+_FUNCTION = re.compile(r'\\(?:arc)?(?:sin|cos|tan|cot|sec|csc)(?![a-z])')
 _POINTS = 12
 
 
@@ -47,7 +48,8 @@ def quantity(text: str) -> Quantity:
   if numbers.read(text):
     return Quantity(text)
   for pattern, mark in ((_PERCENT, '%'), (_DEGREE, 'deg')):
-    if match := pattern.search(text):
+    match = pattern.search(text)
+    if match and not _FUNCTION.search(text):
       return Quantity(text[:match.start()], mark=mark)
   value, label = units.split(text)
   value = value.rstrip('\\ ')
@@ -106,7 +108,8 @@ def _same_value(
     gold: Quantity, answer: Quantity, scale: Any, factor: _F) -> bool:
   exact = gold.number, answer.number
   if None not in exact and not isinstance(scale, str):
-    return same_numbers(exact[0], exact[1], _F(scale) * factor)
+    return same_numbers(
+        exact[0], exact[1], _F(scale) * factor, share=gold.mark == '%')
   text = answer.text
   if scale != 1:
     scale = scale if isinstance(scale, str) else (
@@ -118,17 +121,20 @@ def _same_value(
   trees = latex.parse(gold.text), latex.parse(text)
   if None in trees:
     return False
-  return same_trees(*trees, exact[0], exact[1] if scale == 1 else None)
+  return same_trees(
+      *trees, exact[0], exact[1] if scale == 1 == factor else None,
+      share=gold.mark == '%')
 
 
 def same_numbers(
-    gold: numbers.Number, answer: numbers.Number, scale: _F) -> bool:
+    gold: numbers.Number, answer: numbers.Number, scale: _F,
+    share: bool = False) -> bool:
   """Exactly, or by the rules for decimals; see the package."""
   value = answer.value * scale
   if value == gold.value:
     return True
   if gold.decimals is not None:
-    if numbers.simple_decimal(gold):
+    if numbers.simple_decimal(gold) and not (share and gold.digits > 1):
       return False
     shown = answer.decimals
     if shown is not None and scale == 1 and shown <= gold.decimals:
@@ -145,7 +151,7 @@ def same_numbers(
 
 def same_trees(
     left: Any, right: Any, gold: numbers.Number | None = None,
-    answer: numbers.Number | None = None) -> bool:
+    answer: numbers.Number | None = None, share: bool = False) -> bool:
   """Whether two trees are equal for all values of their variables.
 
   Constants are compared to many digits. Expressions are compared at random
@@ -158,7 +164,7 @@ def same_trees(
     return True
   names = sorted(values.variables(left) | values.variables(right))
   if not names:
-    return _same_constants(left, right, gold, answer)
+    return _same_constants(left, right, gold, answer, share)
   if len(names) > 12:
     return False
   draw = random.Random(0)
@@ -186,7 +192,7 @@ def _draw(draw: random.Random, i: int) -> _F:
 
 def _same_constants(
     left: Any, right: Any, gold: numbers.Number | None,
-    answer: numbers.Number | None) -> bool:
+    answer: numbers.Number | None, share: bool) -> bool:
   from rlclip.rewards.math import values
   verdict = values.agree(left, right, {})
   if verdict is not False:
@@ -197,5 +203,5 @@ def _same_constants(
   if rational is None:
     return False
   if gold is not None:
-    return same_numbers(gold, numbers.Number(rational), _F(1))
+    return same_numbers(gold, numbers.Number(rational), _F(1), share)
   return same_numbers(numbers.Number(rational), answer, _F(1))

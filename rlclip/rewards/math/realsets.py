@@ -112,8 +112,9 @@ def _series(node: structure.Series) -> Pieces | None:
         return None
       part = (_point(value[1]),)
     parts.append(part)
-  if not any(isinstance(item, (structure.Relation, structure.Operation))
-             for item in node.items) and node.joint != 'or':
+  if all(map(structure.assigned, node.items)) or node.joint != 'or' and not any(
+      isinstance(item, (structure.Relation, structure.Operation))
+      for item in node.items):
     return None
   if node.joint == 'or' or any(map(structure.assigned, node.items)):
     return tuple(piece for part in parts for piece in part)
@@ -134,7 +135,8 @@ def _relation(node: structure.Relation) -> Pieces | None:
     return None
   if node.signs == ('=',):
     return None
-  named = [i for i, side in enumerate(node.sides) if structure.name(side)]
+  named = [i for i, side in enumerate(node.sides)
+           if structure.name(side) and '|' not in side]
   if len(node.sides) == 3:
     return _between(node) if named == [1] else _solved(node)
   if len(named) != 1 or _mentions(

@@ -7,6 +7,8 @@ import functools
 import re
 from typing import NamedTuple, Union as Either
 
+from rlclip.rewards.math import numbers
+
 
 class Leaf(NamedTuple):
   """A formula, a number with its unit, or words."""
@@ -70,7 +72,7 @@ Node = Either[
     Leaf, Series, Tuple, Relation, Operation, Matrix, Ratio, Builder]
 
 _OPEN = {'(': ')', '[': ']', '{': '}', r'\{': r'\}', r'\langle': r'\rangle',
-         r'\lfloor': r'\rfloor', r'\lceil': r'\rceil'}
+         r'\lfloor': r'\rfloor', r'\lceil': r'\rceil', r'\begin': r'\end'}
 _CLOSE = set(_OPEN.values())
 _TOKEN = re.compile(r'\\[{}]|\\[a-zA-Z]+|\\.|[a-zA-Z]+|.', re.DOTALL)
 _SIGNS = {'=': '=', '<': '<', '>': '>', r'\le': r'\le', r'\ge': r'\ge',
@@ -140,6 +142,8 @@ def _prepared(text: str) -> str:
     if not changed:
       break
   text = _EMPTY_TEXT.sub(' ', text)
+  if not re.search(r'[(\[{]', text):
+    text = numbers.ungroup(text)
   for pattern, replacement in _OUTWARD:
     text = pattern.sub(replacement, text)
   return re.sub(r'(?<!\.)\.\s*$', '', text).strip()
@@ -232,7 +236,7 @@ def _with_signs(items: list[Node]) -> list[Node]:
 def _plus_minus(text: str, depth: int) -> Node | None:
   r"""Both, or all, readings of `\pm`, anywhere in a text."""
   count = len(re.findall(r'\\(?:pm|mp)(?![a-z])', text))
-  if not 0 < count <= 4 or r'\begin' in text:
+  if not 0 < count <= 4 or r'\begin' in text or text.startswith(r'\{'):
     return None
   # In one formula the signs go together; elements of a tuple are on their own.
   inner, _ = cut(text[1:-1], {',': ','}) if text[:1] == '(' else ([text], [])

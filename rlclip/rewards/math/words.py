@@ -28,7 +28,7 @@ _CHOICES = (  # how a choice is named in a longer answer, clearest first
     re.compile(rf'^\s*([{LETTERS}])(?=[.:,)]|\s|[^\x00-\x7f]|$)'),
     re.compile(rf'\b(?:it\'s|is|option|choice|choose|it must be)\s+'
                rf'([{LETTERS}])(?![A-Za-z])'),
-    re.compile(rf'(?<![A-Za-z\'])([{LETTERS}])(?![A-Za-z\'])'))
+    re.compile(rf'(?<![A-Za-z\'])([{LETTERS}])(?![A-Za-z\']|\s*[-+*/^=_0-9])'))
 _REJECTED = re.compile(
     rf'(?:\bnot|n\'t(?:\s+be)?|\bfor it to be|\u4e0d\u662f)\s*'
     rf'\(?[{LETTERS}]\)?(?:\s*(?:or|and|,)\s*\(?[{LETTERS}]\)?)*(?![A-Za-z])')
@@ -42,8 +42,21 @@ def plain(text: str) -> str:
   r"""Words without case, `\text`, quotes and the closing full stop."""
   text = re.sub(r'\\text\s*\{([^{}]*)\}', r' \1 ', text)
   text = re.sub(r'\\(?:text|mathrm|mathbf|rm|bf)(?![a-z])|[{}$\\]', ' ', text)
-  text = re.sub(r'\s+', ' ', text.replace('-', ' ')).strip(_DECORATION)
-  return text.casefold()
+  text = re.sub(r'(?<=[a-zA-Z])-(?=[a-zA-Z])', ' ', text)
+  return re.sub(r'\s+', ' ', text).strip(_DECORATION).casefold()
+
+
+def are_words(text: str) -> bool:
+  r"""Whether a text is words, not a formula: letters outside of commands.
+
+  Letters side by side are a product where they are few and small.
+  """
+  inside = re.sub(r'\text\s*\{([^{}]*)\}', r' \1 ', text)
+  if re.search(r'[=<>+*/^_{}|\\]', inside):
+    return False
+  return bool(re.search(r'[A-Z]{3}|[a-z]{4}|[A-Z][a-z]{2}', inside)
+              or '\\text' in text and re.search('[a-zA-Z]{2}', inside)
+              or re.search(r'[^\W\d_]{2}', inside) and not inside.isascii())
 
 
 def number(text: str) -> str | None:
