@@ -321,9 +321,7 @@ def _renamings(gold: str, answer: str, left: Node, right: Node):
   if all(arguments) and len(arguments[0]) == len(arguments[1]):
     yield _rename(answer, dict(zip(arguments[1], arguments[0])))
   said = structure.qualifier(gold) + structure.qualifier(answer)
-  ours, theirs = (
-      _letters(text.replace(structure.qualifier(text), '') if
-               structure.qualifier(text) else text) for text in (gold, answer))
+  ours, theirs = (_letters(_values(node)) for node in (left, right))
   ours, theirs = ours - theirs, theirs - ours
   if len(ours) == len(theirs) == 1:
     mine, other = ours.pop(), theirs.pop()
@@ -332,6 +330,14 @@ def _renamings(gold: str, answer: str, left: Node, right: Node):
       yield _rename(answer, {other: mine})
     if mine.lower() == other.lower():
       yield _rename(answer, {other: mine})
+
+
+def _values(node: Node) -> str:
+  """The text without the names that values are given to."""
+  if isinstance(node, Series):
+    return ','.join(map(_values, node.items))
+  pair = structure.assigned(node)
+  return pair[1] if pair else node.text
 
 
 def _arguments(node: Node) -> list[str]:

@@ -11,6 +11,8 @@ _BOX = re.compile(r'\\+f?box(?:ed)?(?![A-Za-z])\s*')
 _JOINT = re.compile(
     r'(?:[\s$,;.&]|\\[()\[\],;:! ]|\\q?quad|\band\b|\bor\b|\\text\s*\{[^{}]{0,60}'
     r'\b(?:and|or)\b[^{}]{0,60}\}|\\\\|/)*')
+_BEHIND = re.compile(
+    r'[\s$}]*(\\?%|percent(?:age)?\b|pct\b|\^\s*\{?\s*\\circ\}?)')
 _HASHES = re.compile(r'(?<!#)####(?!#)[ \t]*([^\s#][^\n]*)')
 _CORRECTION = re.compile(
     r'\b(?:wait|actually|correction|mistake|wrong|incorrect|instead|sorry|oops'
@@ -23,6 +25,7 @@ _STATED = re.compile(
     r'|^[#*\s]*(?:final )?answer\s*$'
     r'|\u7b54\u6848\s*[\u662f\u4e3a\u70ba]?|^\u7b54(?=[:\uff1a])'
     r'|\u7b54\u3048\u306f|\u7b54\u3048(?=[:\uff1a])'
+    r'|\u0627\u0644\u062c\u0648\u0627\u0628\s*(?:\u0647\u0648)?'
     r'|\b(?:r\u00e9ponse|respuesta|antwort|risposta|resposta'
     r'|odpowied\u017a|\u043e\u0442\u0432\u0435\u0442|cevap)'
     r'(?:\s+(?:finale?|final|correcta?))?'
@@ -106,7 +109,7 @@ def _by_words(text: str) -> tuple[str, bool]:
 
 def _first_statement(text: str) -> str:
   """The first line that is not empty, without the sentences behind it."""
-  text = text.lstrip(' \n\t:*')
+  text = text.lstrip(' \n\t:*}')
   if not text:
     return ''
   maths = _MATHS.match(text)
@@ -130,13 +133,15 @@ def _boxed(text: str) -> tuple[str, int] | None:
     between = text[stop:begin]
     # Boxes that only follow each other are corrections, not a list.
     if (len(between) > 300 or not _JOINT.fullmatch(between)
-        or not re.search(r',|;|\band\b|\bor\b', between)):
+        or between and not re.search(r',|;|\band\b|\bor\b', between)):
       break
     contents.append(content)
     begin = start
   if len(contents) == 1:
     inner = _boxed(last)
-    return (inner[0] if inner else last), end
+    content = inner[0] if inner else last
+    behind = _BEHIND.match(text, end)
+    return content + (behind[1] if behind else ''), end
   return ', '.join(reversed(contents)), end
 
 
@@ -196,13 +201,18 @@ def closing_statement(text: str) -> str:
       percent = re.match(r'\s*(?:%|percent\b|pct\b)', rest)
       unit = re.match(r'\s*(?:[ap]\.?m\.?(?![a-z]))', rest)
       return inner + (percent or unit or [''])[0]
-  number = None
-  for number in _LAST_NUMBER.finditer(tail):
-    pass
-  return number[0].strip() if number else ''
+  for sentence in reversed(re.split(r'(?<=[.!?\u3002])\s+|\n', tail)):
+    found = [m[0].strip() for m in _LAST_NUMBER.finditer(sentence)]
+    if found:
+      # It costs $220 for 12 months: money is rather the answer than a count.
+      money = [n for n in found if re.search(r'[$\u20ac\u00a3]', n)]
+      return (money or found)[-1]
+  return ''
 
 
 _LAST_NUMBER = re.compile(
     r'(?:(?<![\w)\]}.])-)?(?:\\?[$\u20ac\u00a3]\s?)?'
-    r'(?:[0-9]+(?:[.,\u00a0\u202f ][0-9]{3})*(?:[.,][0-9]+)?|\.[0-9]+)'
-    r'(?:\s?/\s?[0-9]+)?(?:\s?\\?%|\s(?:percent|pct)\b)?')
+    r'(?:[0-9]*\s?\\[dt]?frac\s?\{[^{}]*\}\s?\{[^{}]*\}'
+    r'|[0-9]*\s?\\sqrt\s?\{[^{}]*\}'
+    r'|[0-9]+(?:[.,\u00a0\u202f ][0-9]{3})*(?:[.,][0-9]+)?|\.[0-9]+)'
+    r'(?:\s?/\s?[0-9]+)?(?:\s?\\?%|\s(?:percent|pct)\b|\s?\\?[$\u20ac\u00a3])?')

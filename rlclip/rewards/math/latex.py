@@ -43,7 +43,7 @@ _RULES = tuple((re.compile(pattern), replacement) for pattern, replacement in [
     (r'(?<![\\a-zA-Z{])I(?![a-zA-Z])', r'\\text{capitali}'),
     (r'(?<![\\a-zA-Z])d(?=[a-zA-Z])(?!\w*\})', r'd\\cdot '),
     (r'([a-zA-Z])\'+', lambda m: f'\\text{{{m[1]}prime{len(m[0])}}}'),
-    (r'(?<=[0-9)])\s*(?=\()', r'\\cdot '),
+    (r'(?<![_^][0-9])(?<=[0-9)])\s*(?=\()', r'\\cdot '),
     (rf'(?<![\\a-zA-Z])((?![{_CALLED}])[a-zA-Z])\s*(?=\()', r'\1\\cdot '),
     (r'\(\s*\)', ''), (r'\\\$', ''), (r'"', ''),
 ])
@@ -74,10 +74,16 @@ def parse(text: str) -> Any | None:
     return None
   if re.search(r'\\(?:ldots|int|lim|begin|partial)(?![a-z])', text):
     return None
-  with _ParserErrors() as errors:
-    return _parser()(rewrite(text))
-  del errors
-  return None
+  tree = None
+  with _ParserErrors():
+    tree = _parser()(rewrite(text))
+  # Not sets, relations and matrices, which `structure` keeps apart.
+  return tree if _is_expression(tree) else None
+
+
+def _is_expression(tree: Any) -> bool:
+  import sympy
+  return isinstance(tree, sympy.Expr)
 
 
 class _ParserErrors:

@@ -52,7 +52,7 @@ _RULES = tuple((re.compile(pattern), replacement) for pattern, replacement in [
      r'|cup|infty|pm)(?![a-z]))', r'\\'),
     (r'\\\\\s*\[[^\]]{0,10}(?:pt|em|ex|mm|cm)\]', r'\\\\'),
     # Thousands: 1{,}000 and 1,\!000.
-    (r'(?<=[0-9])\s*(?:\{,\}|,\s*\\!|\\,|\\!)\s*(?=[0-9]{3}(?![0-9]))', ''),
+    (r'(?<=[0-9])\s*(?:\{\s*,\s*\}|,\s*\\!|\\,|\\!)\s*(?=[0-9]{3}(?![0-9]))', ''),
     (r'\{:\}', ':'),
     (r'\\(?:left|right|middle|[bB]igg?[lrm]?)(?![a-zA-Z])\.?', ''),
     (r'\\(?:displaystyle|textstyle|scriptstyle|limits|nolimits|therefore'
@@ -95,7 +95,8 @@ _RULES = tuple((re.compile(pattern), replacement) for pattern, replacement in [
     (r'\{\s*\\infty\s*\}', r'\\infty '),
     (r'\\\{\s*\\\}', r'\\emptyset '), (r'\\%', '%'), (r'\\[$]', r'\\$'),
 ])
-_GREEK_CASES = (r'\pi', r'\theta')
+_REPEATING = re.compile(
+    r'(?<![0-9.])([0-9]*)\.([0-9]*)\\(?:overline|bar|dot)\s*\{([0-9]+)\}')
 _OVER = re.compile(r'\{([^{}]*)\\over(?![a-z])([^{}]*)\}')
 _CHOOSE = re.compile(r'\{([^{}]*)\\choose(?![a-z])([^{}]*)\}')
 _BARE_FRACTION = re.compile(
@@ -119,6 +120,13 @@ def to_ascii(text: str) -> str:
   text = _LOWERED.sub(
       lambda m: '_{' + m[0].translate(_SUBSCRIPTS) + '}', text)
   return ''.join(map(_character, text))
+
+
+def digits(text: str) -> str:
+  """Digits of any script as ASCII ones, all else as it is."""
+  if text.isascii():
+    return text
+  return re.sub(r'[^\W\D]', lambda m: str(unicodedata.decimal(m[0])), text)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -149,6 +157,7 @@ def latex(text: str) -> str:
   text = to_ascii(text)
   for pattern, replacement in _RULES:
     text = pattern.sub(replacement, text)
+  text = _REPEATING.sub(_repeating, text)
   text = _delimiters(text)
   text = _outside_text(text, _spelled)
   return re.sub(r'\s+', ' ', text).strip()
@@ -178,6 +187,15 @@ def _root(match: re.Match) -> str:
   if command == '\\frac':
     return match[0]
   return f'\\sqrt{index or ""}{{{inner}}}'
+
+
+def _repeating(match: re.Match) -> str:
+  r"""0.1\overline{6} as a fraction."""
+  whole, fixed, period = match.groups()
+  shift = 10 ** len(fixed)
+  below = shift * (10 ** len(period) - 1)
+  above = int(whole + fixed + period) - int((whole + fixed) or 0)
+  return f'\\frac{{{above}}}{{{below}}}'
 
 
 def _outside_text(text: str, change) -> str:

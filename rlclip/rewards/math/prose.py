@@ -17,7 +17,10 @@ _FOREIGN = re.compile(
     r'[\u00c0-\u024f\u0370-\u1fff\u3040-\u9fff\uac00-\ud7af]'
     r'|\b(?i:est|sont|donc|soucis|le|les|des|el|los|las|es|der|die|das|ist|und'
     r'|somit|quindi|sono|gli|por|para|portanto|een|het|dus|jest|daher)\b')
-_DECIMAL_COMMA = re.compile(r'(?<![0-9,.])([0-9]+),([0-9]{1,2}|[0-9]{4,})(?![0-9,])')
+_DECIMAL_COMMA = re.compile(r'(?<![0-9,.(\[\]{])([0-9]+),([0-9]{1,2}|[0-9]{4,})(?![0-9,])')
+
+
+_BARE_COMMA = re.compile(r'-?[0-9]+,(?:[0-9]{1,2}|[0-9]{4,})')
 
 
 def gold_text(gold: str) -> str:
@@ -54,12 +57,15 @@ def readings(gold: str, answer: str, marked: bool):
     answer: what was found.
     marked: whether it was marked as the answer.
   """
+  answer = normalize.digits(answer)
   if _FOREIGN.search(answer):
     answer = _DECIMAL_COMMA.sub(r'\1.\2', answer)
   whole = normalize.latex(answer.strip())
   said = is_sentence(answer)
   if not said or words.gold_choice(gold) or _in_words(gold):
     yield whole
+    if '.' in gold and _BARE_COMMA.fullmatch(answer.strip(' $')):
+      yield answer.strip(' $').replace(',', '.')
     return
   yield normalize.latex(extract.closing_statement(answer))
 
@@ -91,5 +97,5 @@ def is_sentence(text: str) -> bool:
     # Words behind a formula are its unit.
     ahead = text[:text.find(maths[0][0])]
     return len(found) > 2 or bool(_WORD.search(ahead))
-  return len(found) > 3 or len(found) > 1 and bool(
+  return len(found) > 2 or len(found) > 1 and bool(
       re.search(r'[a-z]\.\s|[.!?]$', outside.strip()))

@@ -45,6 +45,7 @@ def quantity(text: str) -> Quantity:
   """Takes a percent sign, a degree sign or a unit off."""
   text = _ORDINAL.sub('', text.strip())
   text = re.sub(r'(?<!\.)\.$', '', text).strip()
+  text = words.number(text) or text
   if numbers.read(text):
     return Quantity(text)
   for pattern, mark in ((_PERCENT, '%'), (_DEGREE, 'deg')):

@@ -157,9 +157,11 @@ def _unwrapped(text: str) -> str:
     else:
       break
   prefix = _PREFIX.match(text)
-  if prefix and re.search(r'[0-9=\\]', text[prefix.end():]) and not (
-      re.match(r'\^|\\text', text[prefix.end():])):
-    text = text[prefix.end():]
+  if prefix:
+    rest = text[prefix.end():]
+    maths = re.sub(r'\\text\s*\{[^{}]*\}', ' ', rest)
+    if re.search(r'[0-9=\\]', maths) and rest[0] != '^':
+      text = rest
   return text
 
 
@@ -270,7 +272,6 @@ def _operation(text: str, depth: int) -> Node | None:
 
 
 def _relation(text: str, depth: int) -> Node | None:
-  del depth
   label = _LABEL.match(text)
   if label:
     text = f'{label[1].strip()}={text[label.end():]}'
@@ -279,6 +280,10 @@ def _relation(text: str, depth: int) -> Node | None:
     # What a value is near to is no part of it.
     keep = found.index(r'\approx')
     parts, found = parts[:keep + 1], found[:keep]
+    if not found:
+      return parse(parts[0], depth + 1)
+  elif r'\approx' in found and not name(parts[0]):
+    return parse(parts[0], depth + 1)
   if not found:
     return None
   if len(parts) > 8 or not all(parts):

@@ -7,7 +7,7 @@ _SMALL = {word: i for i, word in enumerate(
 _TENS = {word: 10 * i for i, word in enumerate(
     'twenty thirty forty fifty sixty seventy eighty ninety'.split(), 2)}
 _LARGE = {'hundred': 100, 'thousand': 1000, 'million': 10 ** 6,
-          'billion': 10 ** 9}
+          'billion': 10 ** 9, 'trillion': 10 ** 12}
 _FIXED = {
     'half': r'\frac{1}{2}', 'one half': r'\frac{1}{2}', 'a half': r'\frac{1}{2}',
     'one third': r'\frac{1}{3}', 'a third': r'\frac{1}{3}',
@@ -18,6 +18,8 @@ _FIXED = {
     'infinitely many': r'\infty', 'infinite': r'\infty',
     'infinity': r'\infty', 'empty set': r'\emptyset',
     'the empty set': r'\emptyset'}
+_MIXED = re.compile(r'([0-9]+(?:\.[0-9]+)?) (hundred|thousand|million|billion'
+                    r'|trillion)')
 _DECORATION = ' \t\n.\'"`*:_'
 
 LETTERS = 'A-J'
@@ -29,6 +31,9 @@ _CHOICES = (  # how a choice is named in a longer answer, clearest first
     re.compile(rf'\b(?:it\'s|is|option|choice|choose|it must be)\s+'
                rf'([{LETTERS}])(?![A-Za-z])'),
     re.compile(rf'(?<![A-Za-z\'])([{LETTERS}])(?![A-Za-z\']|\s*[-+*/^=_0-9])'))
+_SEVERAL = re.compile(
+    rf'(?<![A-Za-z])\(?[{LETTERS}]\)?\s*(?:,|and|or|/|&)\s*(?:and|or)?\s*'
+    rf'\(?[{LETTERS}](?![A-Za-z])')
 _REJECTED = re.compile(
     rf'(?:\bnot|n\'t(?:\s+be)?|\bfor it to be|\u4e0d\u662f)\s*'
     rf'\(?[{LETTERS}]\)?(?:\s*(?:or|and|,)\s*\(?[{LETTERS}]\)?)*(?![A-Za-z])')
@@ -51,7 +56,7 @@ def are_words(text: str) -> bool:
 
   Letters side by side are a product where they are few and small.
   """
-  inside = re.sub(r'\text\s*\{([^{}]*)\}', r' \1 ', text)
+  inside = re.sub(r'\\text\s*\{([^{}]*)\}', r' \1 ', text)
   if re.search(r'[=<>+*/^_{}|\\]', inside):
     return False
   return bool(re.search(r'[A-Z]{3}|[a-z]{4}|[A-Z][a-z]{2}', inside)
@@ -60,10 +65,12 @@ def are_words(text: str) -> bool:
 
 
 def number(text: str) -> str | None:
-  """The LaTeX of a number in words, or None: 'forty-two', 'half'."""
+  """The LaTeX of a number in words, or None: 'forty-two', '1.5 million'."""
   text = plain(text)
   if len(text) > 100:
     return None
+  if mixed := _MIXED.fullmatch(text):
+    return f'{mixed[1]}\\times 10^{{{len(str(_LARGE[mixed[2]])) - 1}}}'
   if text in _FIXED:
     return _FIXED[text]
   sign = ''
@@ -109,6 +116,8 @@ def choice(answer: str) -> str:
   if letter:
     return letter[1].upper()
   text = _REJECTED.sub(' ', text[:2000])
+  if _SEVERAL.search(text):
+    return ''
   for pattern in _CHOICES:
     letters = pattern.findall(text)
     if letters:
