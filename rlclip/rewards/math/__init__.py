@@ -48,7 +48,7 @@ def equivalent(gold: str, answer: str) -> bool | None:
   reference = normalize.latex(prose.gold_text(gold))
   if not re.search(r'\w', words.plain(reference)):
     return None
-  found, marked = extract.find(answer)
+  found, _ = extract.find(answer)
   number = numbers.read(numbers.ungroup(reference))
   if number is not None:
     plain = prose.plain_number(found)
@@ -56,8 +56,11 @@ def equivalent(gold: str, answer: str) -> bool | None:
       return True
   if not found.strip():
     return False
+  if prose.decimal_comma(reference) and '.' in found:
+    reference = reference.replace(',', '.')
   return any(_matches(reference, reading)
-             for reading in prose.readings(reference, found, marked))
+             for reading in prose.readings(
+                 reference, found, prose.is_foreign(answer)))
 
 
 def _matches(gold: str, answer: str) -> bool:

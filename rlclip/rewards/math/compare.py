@@ -5,10 +5,12 @@ import re
 from typing import Sequence
 
 from rlclip.rewards.math import latex
+from rlclip.rewards.math import matrices
 from rlclip.rewards.math import normalize
 from rlclip.rewards.math import quantities
 from rlclip.rewards.math import realsets
 from rlclip.rewards.math import structure
+from rlclip.rewards.math import values
 from rlclip.rewards.math import words
 
 Leaf, Series, Tuple = structure.Leaf, structure.Series, structure.Tuple
@@ -249,7 +251,6 @@ def _chains(gold: Relation, answer: Relation) -> bool:
 def _proportional(
     gold: Sequence[str], answer: Sequence[str], positive: bool) -> bool:
   """Whether the differences of the sides are one multiple of each other."""
-  from rlclip.rewards.math import values
   trees = [latex.parse(side) for side in (*gold, *answer)]
   if None in trees:
     return _all([structure.parse(s, 1) for s in gold],
@@ -264,6 +265,9 @@ def _proportional(
 
 def _vectors(gold: Node, answer: Node) -> bool | None:
   """Tuples, matrices, and columns, which are tuples."""
+  gold, answer = (
+      matrices.computed(node.text) or node if isinstance(node, Leaf)
+      and r'\begin' in node.text else node for node in (gold, answer))
   if isinstance(gold, Matrix) and isinstance(answer, Matrix):
     return len(gold.rows) == len(answer.rows) and all(
         map(_all, gold.rows, answer.rows))

@@ -42,6 +42,8 @@ _LABEL = re.compile(
 # Longest tail in which a closing sentence is looked for.
 _TAIL = 2000
 _MAX = 200_000
+# Boxes in boxes that are opened.
+_MOST_BOXES = 8
 
 
 def final_part(response: str) -> str:
@@ -115,7 +117,8 @@ def _first_statement(text: str) -> str:
   maths = _MATHS.match(text)
   if maths and '\n' in maths[0]:
     return maths[0]
-  line = text.partition('\n')[0]
+  line = next((line for line in text.split('\n')
+               if re.search(r'\w', line)), '')
   # Not at the point of 'p.m.' or of '3.5'.
   sentence = re.split(r'(?<!\b[ap])(?<!\.[a-zA-Z])[.!](?=\s+[A-Z\u4e00-\u9fff\\(])'
                       r'|\u3002', line)[0]
@@ -138,11 +141,19 @@ def _boxed(text: str) -> tuple[str, int] | None:
     contents.append(content)
     begin = start
   if len(contents) == 1:
-    inner = _boxed(last)
-    content = inner[0] if inner else last
+    content = _innermost(last)
     behind = _BEHIND.match(text, end)
     return content + (behind[1] if behind else ''), end
   return ', '.join(reversed(contents)), end
+
+
+def _innermost(text: str) -> str:
+  for _ in range(_MOST_BOXES):
+    inner = next(_boxes(text), None)
+    if inner is None:
+      break
+    text = inner[2]
+  return text
 
 
 def _boxes(text: str):

@@ -10,6 +10,9 @@ import functools
 import re
 from typing import Any
 
+from latex2sympy2_extended import latex2sympy2
+import sympy
+
 _LONGEST, _DEEPEST = 1200, 24
 
 _DEGREES = re.compile(r'([0-9]+(?:\.[0-9]+)?|\}|\))\s*\^\s*\\circ(?![a-z])')
@@ -49,18 +52,9 @@ _RULES = tuple((re.compile(pattern), replacement) for pattern, replacement in [
 ])
 
 
-@functools.lru_cache(maxsize=1)
-def _parser():
-  # Not at the top: a worker that only sees plain numbers starts without sympy.
-  from latex2sympy2_extended import latex2sympy2
-  config = latex2sympy2.ConversionConfig(lowercase_symbols=False)
-  return functools.partial(
-      latex2sympy2.latex2sympy, is_real=True, normalization_config=None,
-      conversion_config=config)
-
-
-class Unreadable(Exception):
-  """The parser does not take the formula, or it must not be given it."""
+_parse = functools.partial(
+    latex2sympy2.latex2sympy, is_real=True, normalization_config=None,
+    conversion_config=latex2sympy2.ConversionConfig(lowercase_symbols=False))
 
 
 @functools.lru_cache(maxsize=2048)
@@ -76,13 +70,29 @@ def parse(text: str) -> Any | None:
     return None
   tree = None
   with _ParserErrors():
-    tree = _parser()(rewrite(text))
+    tree = _parse(rewrite(text))
   # Not sets, relations and matrices, which `structure` keeps apart.
   return tree if _is_expression(tree) else None
 
 
+def matrix(text: str) -> Any | None:
+  """The matrix that a short formula with matrices comes to, or None."""
+  if _depth(text) > _DEEPEST:
+    return None
+  text = re.sub(r'\\(begin|end)\{(?:[bvBV]?matrix|array|smallmatrix)\}'
+                r'(?:\{[lcr| ]*\})?', r'\\\1{pmatrix}', text)
+  tree = None
+  with _ParserErrors():
+    tree = _parse(_with_fractions(text)).doit()
+  return tree if getattr(tree, 'is_Matrix', False) and hasattr(
+      tree, 'flat') else None
+
+
+def _with_fractions(text: str) -> str:
+  return _DECIMAL.sub(_as_fraction, text)
+
+
 def _is_expression(tree: Any) -> bool:
-  import sympy
   return isinstance(tree, sympy.Expr)
 
 

@@ -13,13 +13,22 @@ _LEAD = re.compile(
     r'^\s*(?:(?:therefore|hence|thus|so|we get|we have|it is|it\'s|is|about'
     r'|equals?|the|an?|approximately|solutions? (?:is|are)|:|,)\b\s*)+',
     re.IGNORECASE)
-_FOREIGN = re.compile(
-    r'[\u00c0-\u024f\u0370-\u1fff\u3040-\u9fff\uac00-\ud7af]'
-    r'|\b(?i:est|sont|donc|soucis|le|les|des|el|los|las|es|der|die|das|ist|und'
-    r'|somit|quindi|sono|gli|por|para|portanto|een|het|dus|jest|daher)\b')
+_SCRIPTS = re.compile(r'[\u0370-\u03a8\u0400-\u1fff\u3040-\u9fff\uac00-\ud7af]')
+_ACCENTS = re.compile('[\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u017f]')
+_FOREIGN_WORDS = frozenset(
+    'est sont donc avec pour une le les des du la el los las por para es son '
+    'der die das ist sind und somit also antwort quindi sono gli il per che '
+    'een het dus zijn jest wynosi daher portanto logo resposta respuesta '
+    'risposta r\u00e9ponse'.split())
+_ENGLISH = re.compile(r'\b(?:the|of|and|is|are|we|that|with)\b', re.IGNORECASE)
+_EURO = re.compile(r'(?<![0-9,.])([0-9]+),([0-9]{2})(?=\s*(?:\u20ac|EUR|euros?))')
+_LONE_DOLLAR = re.compile(r'(?<![0-9,.])([0-9]+),([0-9]{2})(?=\s+\$)')
 _DECIMAL_COMMA = re.compile(r'(?<![0-9,.(\[\]{])([0-9]+),([0-9]{1,2}|[0-9]{4,})(?![0-9,])')
 
 
+_ENDING = re.compile(
+    r'.*\b(?:is|are|was|were|be|a|an|the)\s+((?!not\b)[^.!?\n]{1,100})[.!?]*\s*$',
+    re.DOTALL)
 _BARE_COMMA = re.compile(r'-?[0-9]+,(?:[0-9]{1,2}|[0-9]{4,})')
 
 
@@ -46,7 +55,23 @@ def plain_number(text: str) -> fractions.Fraction | None:
   return fractions.Fraction(re.sub(r'[^0-9.+-]', '', text))
 
 
-def readings(gold: str, answer: str, marked: bool):
+def decimal_comma(text: str) -> bool:
+  """Whether a text may be one number with a decimal comma: '1,22', '0,111'."""
+  return bool(_BARE_COMMA.fullmatch(text) or re.fullmatch('0,[0-9]+', text))
+
+
+def is_foreign(text: str) -> bool:
+  """Whether a text is in a language that writes a decimal comma."""
+  text = text[-4000:]
+  if _SCRIPTS.search(text):
+    return True
+  words_ = [word.lower() for word in re.findall(r'[^\W\d_]+', text)]
+  hits = sum(word in _FOREIGN_WORDS for word in words_)
+  accents = bool(_ACCENTS.search(text))
+  return hits + 2 * accents >= 2 and len(_ENGLISH.findall(text)) < hits + accents
+
+
+def readings(gold: str, answer: str, foreign: bool):
   """The one answer that a text gives, normalized; first as it stands.
 
   A sentence is also read for what it closes with. A text that is not a
@@ -55,14 +80,22 @@ def readings(gold: str, answer: str, marked: bool):
   Args:
     gold: reference.
     answer: what was found.
-    marked: whether it was marked as the answer.
+    foreign: whether it stands in a text with decimal commas; `is_foreign`.
   """
   answer = normalize.digits(answer)
-  if _FOREIGN.search(answer):
+  if foreign:
     answer = _DECIMAL_COMMA.sub(r'\1.\2', answer)
+  answer = _EURO.sub(r'\1.\2', answer)
+  if answer.count('$') % 2:
+    answer = _LONE_DOLLAR.sub(r'\1.\2', answer)
   whole = normalize.latex(answer.strip())
   said = is_sentence(answer)
-  if not said or words.gold_choice(gold) or _in_words(gold):
+  if _in_words(gold):
+    yield whole
+    if ending := _ENDING.search(answer):
+      yield normalize.latex(ending[1])
+    return
+  if not said or words.gold_choice(gold):
     yield whole
     if '.' in gold and _BARE_COMMA.fullmatch(answer.strip(' $')):
       yield answer.strip(' $').replace(',', '.')
@@ -79,7 +112,7 @@ def _in_words(gold: str) -> bool:
 
 def is_sentence(text: str) -> bool:
   """Whether a text is prose with an answer in it, not a bare answer."""
-  if len(text) > 3000:
+  if len(text) > 3000 or re.search(r'[^\W\d_].*[0-9].*\.\.\s*$', text):
     return True
   outside = re.sub(
       r'\\(?:text|mathrm|mbox|textbf|textit|operatorname|begin|end)\s*'
@@ -91,7 +124,7 @@ def is_sentence(text: str) -> bool:
            if w.lower() not in _NOT_PROSE]
   if re.search('[0-9]', text) and (
       re.search(r'[\u3040-\u9fff\uac00-\ud7af]', outside)
-      or found and _FOREIGN.search(outside)):
+      or found and is_foreign(outside)):
     return True
   if maths:
     # Words behind a formula are its unit.

@@ -5,7 +5,7 @@ import random
 import re
 from typing import Any, NamedTuple
 
-from rlclip.rewards.math import latex, normalize, numbers, units, words
+from rlclip.rewards.math import latex, normalize, numbers, units, values, words
 
 _F = fractions.Fraction
 _PERCENT = re.compile(
@@ -13,6 +13,8 @@ _PERCENT = re.compile(
     r'|(?<=[\s0-9}])(?:percent|percentage|pct))\s*$')
 _DEGREE = re.compile(
     r'\s*(?:\^\s*\\circ|\\text\s*\{\s*degrees?\s*\}|(?<=[\s0-9}])degrees?)\s*$')
+_RADIAN = re.compile(
+    r'\s*(?:\\text\s*\{\s*rad(?:ians?)?\s*\}|(?<=[\s0-9}])rad(?:ians?)?)\s*$')
 _ORDINAL = re.compile(
     r'(?<=[0-9])\s*(?:\^\s*\{?\s*)?(?:\\text\s*\{\s*(?:st|nd|rd|th)\s*\}'
     r'|(?:st|nd|rd|th)(?![a-zA-Z]))\s*\}?')
@@ -21,6 +23,8 @@ _BASE = re.compile(
     r'([0-9]{1,2}|[a-z]+)\s*\}?\s*\}?')
 _FUNCTION = re.compile(r'\\(?:arc)?(?:sin|cos|tan|cot|sec|csc)(?![a-z])')
 _POINTS = 12
+# Longer ones have no unit.
+_LONGEST = 400
 
 
 class Quantity(NamedTuple):
@@ -46,9 +50,10 @@ def quantity(text: str) -> Quantity:
   text = _ORDINAL.sub('', text.strip())
   text = re.sub(r'(?<!\.)\.$', '', text).strip()
   text = words.number(text) or text
-  if numbers.read(text):
+  if numbers.read(text) or len(text) > _LONGEST:
     return Quantity(text)
-  for pattern, mark in ((_PERCENT, '%'), (_DEGREE, 'deg')):
+  for pattern, mark in (
+      (_PERCENT, '%'), (_DEGREE, 'deg'), (_RADIAN, 'rad')):
     match = pattern.search(text)
     if match and not _FUNCTION.search(text):
       return Quantity(text[:match.start()], mark=mark)
@@ -102,6 +107,8 @@ def _scales(gold: str, answer: str) -> tuple[Any, ...]:
       ('%', ''): (1, 100), ('', '%'): (1, _F(1, 100)),
       ('deg', ''): (1, r'\frac{180}{\pi}'),
       ('', 'deg'): (1, r'\frac{\pi}{180}'),
+      ('deg', 'rad'): (r'\frac{180}{\pi}',),
+      ('rad', 'deg'): (r'\frac{\pi}{180}',),
       ('deg', '%'): (), ('%', 'deg'): ()}.get((gold, answer), (1,))
 
 
@@ -159,8 +166,6 @@ def same_trees(
   points of all signs: equal at each point where both are real, and at one at
   least.
   """
-  # Not at the top: a worker that only sees plain numbers starts without sympy.
-  from rlclip.rewards.math import values
   if left == right:
     return True
   names = sorted(values.variables(left) | values.variables(right))
@@ -194,7 +199,6 @@ def _draw(draw: random.Random, i: int) -> _F:
 def _same_constants(
     left: Any, right: Any, gold: numbers.Number | None,
     answer: numbers.Number | None, share: bool) -> bool:
-  from rlclip.rewards.math import values
   verdict = values.agree(left, right, {})
   if verdict is not False:
     return verdict is True

@@ -7,7 +7,9 @@ import functools
 import re
 from typing import NamedTuple
 
-from rlclip.rewards.math import latex, quantities, structure
+import sympy
+
+from rlclip.rewards.math import latex, quantities, structure, values
 
 _PLUS, _MINUS = r'\infty', r'-\infty'
 _FLIP = {'<': '>', '>': '<', r'\le': r'\ge', r'\ge': r'\le', '=': '=',
@@ -63,8 +65,13 @@ def variable(node: structure.Node) -> str:
     return names.pop() if len(names) == 1 else ''
   if not isinstance(node, structure.Relation):
     return ''
-  named = [side for side in node.sides if structure.name(side)]
-  return named[0].replace(' ', '') if len(named) == 1 else ''
+  named = [side for side in node.sides
+           if structure.name(side) and '|' not in side]
+  if len(named) == 1:
+    return named[0].replace(' ', '')
+  letters = {token for token, _, _ in structure.tokens(node.text)
+             if token.isalpha() and len(token) == 1}
+  return letters.pop() if len(letters) == 1 else ''
 
 
 def _interval(node: structure.Tuple) -> Pieces | None:
@@ -173,7 +180,6 @@ def _mentions(text: str, name: str) -> bool:
 @functools.lru_cache(maxsize=512)
 def _solved(node: structure.Relation) -> Pieces | None:
   """Solves short polynomial inequalities in one variable, with |.| in them."""
-  import sympy
   trees = [latex.parse(side) for side in node.sides]
   if None in trees or set(node.signs) - set(_ORDER):
     return None
@@ -225,7 +231,6 @@ def _nodes(tree):
 
 
 def _from_sympy(solution) -> Pieces | None:
-  import sympy
   if solution is sympy.S.EmptySet:
     return ()
   if isinstance(solution, sympy.Union):
@@ -252,7 +257,6 @@ def place(text: str) -> float | None:
     return None
   if quantity.number:
     return float(quantity.number.value)
-  from rlclip.rewards.math import values
   tree = latex.parse(quantity.text)
   value = None if tree is None else values.rational(tree)
   return None if value is None else float(value)

@@ -100,8 +100,8 @@ _OUTWARD = (
      r'\1('),
     (re.compile(r'([(\[][^\[\]]+,[^\[\]]+)\['), r'\1)'))
 _MATRIX = re.compile(
-    r'\\begin\{([pbvBV]?matrix|array|smallmatrix)\}(?:\{[lcr| ]*\})?(.*)'
-    r'\\end\{\1\}', re.DOTALL)
+    r'\\begin\{([pbvBV]?matrix|array|smallmatrix)\}(?:\{[lcr| ]*\})?'
+    r'((?:(?!\\begin).)*)\\end\{\1\}', re.DOTALL)
 _MOST_ITEMS = 200
 _DEEPEST = 30
 
@@ -293,7 +293,8 @@ def _relation(text: str, depth: int) -> Node | None:
 
 def _ratio(text: str, depth: int) -> Node | None:
   parts, found = cut(text, {':': ':'})
-  if not found or not all(parts) or re.search(r'[ap]\.?\s*m', text):
+  if not found or not all(parts) or re.search(
+      r'[apAP]\.?\s*[mM]', text):
     return None
   return Ratio(text, tuple(parse(part, depth + 1) for part in parts))
 
