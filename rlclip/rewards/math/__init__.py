@@ -25,12 +25,8 @@ loops. All steps are bounded instead; run untrusted answers through
 import re
 
 from rlclip import rewards
-from rlclip.rewards.math import compare
-from rlclip.rewards.math import extract
-from rlclip.rewards.math import normalize
-from rlclip.rewards.math import numbers
-from rlclip.rewards.math import prose
-from rlclip.rewards.math import words
+from rlclip.rewards.math import (compare, extract, normalize, numbers, prose,
+                                 words)
 
 plain_number = prose.plain_number
 
@@ -56,6 +52,8 @@ def equivalent(gold: str, answer: str) -> bool | None:
       return True
   if not found.strip():
     return False
+  if found.strip() == gold.strip():
+    return True
   if prose.decimal_comma(reference) and '.' in found:
     reference = reference.replace(',', '.')
   return any(_matches(reference, reading)

@@ -1,17 +1,9 @@
 """Compares two structures part by part."""
-import fractions
-import random
 import re
 from typing import Sequence
 
-from rlclip.rewards.math import latex
-from rlclip.rewards.math import matrices
-from rlclip.rewards.math import normalize
-from rlclip.rewards.math import quantities
-from rlclip.rewards.math import realsets
-from rlclip.rewards.math import structure
-from rlclip.rewards.math import values
-from rlclip.rewards.math import words
+from rlclip.rewards.math import (latex, matrices, normalize, quantities,
+                                 realsets, structure, values, words)
 
 Leaf, Series, Tuple = structure.Leaf, structure.Series, structure.Tuple
 Relation, Matrix, Ratio = (
@@ -225,24 +217,21 @@ def _equations(gold: Relation, answer: Relation) -> bool:
     return False
   if len(gold.signs) > 1:
     return _chains(gold, answer)
-  flipped = realsets._FLIP.get(answer.signs[0])
+  flipped = realsets.FLIP.get(answer.signs[0])
+  readings = []
   if gold.signs == answer.signs:
-    pairs = [(answer.sides, True)]
-    if flipped == gold.signs[0]:
-      pairs.append((answer.sides[::-1], True))
-  elif flipped == gold.signs[0]:
-    pairs = [(answer.sides[::-1], True)]
-  else:
-    return False
-  return any(_proportional(gold.sides, sides, gold.signs[0] not in (
-      '=', r'\ne')) for sides, _ in pairs)
+    readings.append(answer.sides)
+  if flipped == gold.signs[0]:
+    readings.append(answer.sides[::-1])
+  positive = gold.signs[0] not in ('=', r'\ne')
+  return any(_proportional(gold.sides, sides, positive) for sides in readings)
 
 
 def _chains(gold: Relation, answer: Relation) -> bool:
   for sides, signs in (
       (answer.sides, answer.signs),
       (answer.sides[::-1], tuple(
-          realsets._FLIP.get(s, s) for s in answer.signs[::-1]))):
+          realsets.FLIP.get(s, s) for s in answer.signs[::-1]))):
     if signs == gold.signs and all(map(_texts, gold.sides, sides)):
       return True
   return False

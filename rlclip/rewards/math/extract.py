@@ -9,8 +9,8 @@ _OPEN_THOUGHT = re.compile(r'<(?:think|thinking)>')
 _TAG = re.compile(r'<answer>(.*?)(?:</answer>|$)', re.DOTALL)
 _BOX = re.compile(r'\\+f?box(?:ed)?(?![A-Za-z])\s*')
 _JOINT = re.compile(
-    r'(?:[\s$,;.&]|\\[()\[\],;:! ]|\\q?quad|\band\b|\bor\b|\\text\s*\{[^{}]{0,60}'
-    r'\b(?:and|or)\b[^{}]{0,60}\}|\\\\|/)*')
+    r'(?:[\s$,;.&]|\\[()\[\],;:! ]|\\q?quad|\band\b|\bor\b'
+    r'|\\text\s*\{[^{}]{0,60}\b(?:and|or)\b[^{}]{0,60}\}|\\\\|/)*')
 _BEHIND = re.compile(
     r'[\s$}]*(\\?%|percent(?:age)?\b|pct\b|\^\s*\{?\s*\\circ\}?)')
 _HASHES = re.compile(r'(?<!#)####(?!#)[ \t]*([^\s#][^\n]*)')
@@ -22,7 +22,7 @@ _STATED = re.compile(
     r'|\banswers?\s*(?:to\s[^.:\n]{0,80})?(?:is|are|was|should be|would be'
     r'|must be|=|(?=[:\uff1a]))'
     r'|\banswer(?=\s*(?:\$|\\\(|\\\[))'
-    r'|^[#*\s]*(?:final )?answer\s*$'
+    r'|^[#* \t]{0,20}(?:final )?answer[ \t*:]*$'
     r'|\u7b54\u6848\s*[\u662f\u4e3a\u70ba]?|^\u7b54(?=[:\uff1a])'
     r'|\u7b54\u3048\u306f|\u7b54\u3048(?=[:\uff1a])'
     r'|\u0627\u0644\u062c\u0648\u0627\u0628\s*(?:\u0647\u0648)?'
@@ -32,7 +32,7 @@ _STATED = re.compile(
     r'\s*(?:est|es|ist|\u00e8|\u00e9|to|(?=[:\uff1a])))'
     r'[\s*:\uff1a_#]*', re.IGNORECASE | re.MULTILINE)
 _BOLD = re.compile(r'(?<!\*)\*\*(?![*\s])([^*\n]{1,200}?)\*\*(?!\*)')
-_MATHS = re.compile(
+MATHS = re.compile(
     r'\$\$(.+?)\$\$|(?<![\\$])\$([^$\n]+?)\$|\\\((.+?)\\\)|\\\[(.+?)\\\]',
     re.DOTALL)
 # Words that are labels of an answer, not an answer.
@@ -114,14 +114,15 @@ def _first_statement(text: str) -> str:
   text = text.lstrip(' \n\t:*}')
   if not text:
     return ''
-  maths = _MATHS.match(text)
+  maths = MATHS.match(text)
   if maths and '\n' in maths[0]:
     return maths[0]
   line = next((line for line in text.split('\n')
                if re.search(r'\w', line)), '')
   # Not at the point of 'p.m.' or of '3.5'.
-  sentence = re.split(r'(?<!\b[ap])(?<!\.[a-zA-Z])[.!](?=\s+[A-Z\u4e00-\u9fff\\(])'
-                      r'|\u3002', line)[0]
+  sentence = re.split(
+      r'(?<!\b[ap])(?<!\.[a-zA-Z])[.!](?=\s+[A-Z\u4e00-\u9fff\\(])|\u3002',
+      line)[0]
   return sentence.strip(' *')
 
 
@@ -203,7 +204,7 @@ def closing_statement(text: str) -> str:
   """
   tail = text[-_TAIL:].strip()
   maths = None
-  for maths in _MATHS.finditer(tail):
+  for maths in MATHS.finditer(tail):
     pass
   if maths:
     inner = next(group for group in maths.groups() if group)

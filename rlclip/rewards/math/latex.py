@@ -30,6 +30,9 @@ _ATOM = re.compile(
     r'\'*')
 _ARGUMENT_GROUPS = re.compile(r'\s*[_^]?\s*(?=[{\[])|\s*[_^]\s*'
                               r'(?:[0-9a-zA-Z]|\\[a-z]+)')
+# Not parsed: what would have to be computed, or is no number.
+_LEFT_OUT = re.compile(
+    r'\\(?:ldots|int|lim|begin|partial|det|operatorname)(?![a-z])')
 # Letters before a bracket that are functions; others are factors.
 _CALLED = 'fghFGHPQW'
 _RULES = tuple((re.compile(pattern), replacement) for pattern, replacement in [
@@ -52,9 +55,20 @@ _RULES = tuple((re.compile(pattern), replacement) for pattern, replacement in [
 ])
 
 
-_parse = functools.partial(
-    latex2sympy2.latex2sympy, is_real=True, normalization_config=None,
-    conversion_config=latex2sympy2.ConversionConfig(lowercase_symbols=False))
+_CONFIG = latex2sympy2.ConversionConfig(lowercase_symbols=False)
+
+
+class _Converter(latex2sympy2._Latex2Sympy):
+  """The parser, without what it computes while it parses."""
+
+  def handle_gcd_lcm(self, f: str, args):
+    return sympy.Function(f)(*args)
+
+
+def _parse(text: str) -> Any:
+  # Else binomials, exponentials and the like are computed, of any size.
+  with sympy.evaluate(False):
+    return _Converter(is_real=True, config=_CONFIG).parse(text)
 
 
 @functools.lru_cache(maxsize=2048)
@@ -66,7 +80,7 @@ def parse(text: str) -> Any | None:
   """
   if len(text) > _LONGEST or _depth(text) > _DEEPEST or not text.strip():
     return None
-  if re.search(r'\\(?:ldots|int|lim|begin|partial)(?![a-z])', text):
+  if _LEFT_OUT.search(text):
     return None
   tree = None
   with _ParserErrors():
@@ -79,13 +93,20 @@ def matrix(text: str) -> Any | None:
   """The matrix that a short formula with matrices comes to, or None."""
   if _depth(text) > _DEEPEST:
     return None
-  text = re.sub(r'\\(begin|end)\{(?:[bvBV]?matrix|array|smallmatrix)\}'
+  text = re.sub(r'\\(begin|end)\{(?:[bB]?matrix|array|smallmatrix)\}'
                 r'(?:\{[lcr| ]*\})?', r'\\\1{pmatrix}', text)
   tree = None
   with _ParserErrors():
-    tree = _parse(_with_fractions(text)).doit()
-  return tree if getattr(tree, 'is_Matrix', False) and hasattr(
-      tree, 'flat') else None
+    tree = _parse(_with_fractions(text))
+  if not getattr(tree, 'is_Matrix', False):
+    return None
+  if any(part.is_Pow and not part.exp.is_number for part in
+         sympy.preorder_traversal(tree) if isinstance(part, sympy.Basic)):
+    return None
+  value = None
+  with _ParserErrors():
+    value = tree.doit()
+  return value if hasattr(value, 'flat') else None
 
 
 def _with_fractions(text: str) -> str:

@@ -52,7 +52,8 @@ _RULES = tuple((re.compile(pattern), replacement) for pattern, replacement in [
      r'|cup|infty|pm)(?![a-z]))', r'\\'),
     (r'\\\\\s*\[[^\]]{0,10}(?:pt|em|ex|mm|cm)\]', r'\\\\'),
     # Thousands: 1{,}000 and 1,\!000.
-    (r'(?<=[0-9])\s*(?:\{\s*,\s*\}|,\s*\\!|\\,|\\!)\s*(?=[0-9]{3}(?![0-9]))', ''),
+    (r'(?<=[0-9])\s*(?:\{\s*,\s*\}|,\s*\\!|\\,|\\!)\s*'
+     r'(?=[0-9]{3}(?![0-9]))', ''),
     (r'\{:\}', ':'),
     (r'\\(?:left|right|middle|[bB]igg?[lrm]?)(?![a-zA-Z])\.?', ''),
     (r'\\(?:displaystyle|textstyle|scriptstyle|limits|nolimits|therefore'

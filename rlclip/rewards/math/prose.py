@@ -2,18 +2,20 @@
 import fractions
 import re
 
-from rlclip.rewards.math import extract, normalize, numbers, words
+from rlclip.rewards.math import extract, normalize, words
 
 _PLAIN = re.compile(
     r'[+-]?(?:[0-9]{1,3}(?:(?:,|\{,\}|,\\!)[0-9]{3})+|[0-9]+)?(?:\.[0-9]*)?')
 _WORD = re.compile(r'(?<![\\a-zA-Z])[^\W\d_]{2,}')
 _NOT_PROSE = frozenset(
-    'and or either both is are pi sqrt sin cos tan cot sec csc log ln exp'.split())
+    'and or either both is are pi sqrt sin cos tan cot sec csc log ln exp'
+    .split())
 _LEAD = re.compile(
     r'^\s*(?:(?:therefore|hence|thus|so|we get|we have|it is|it\'s|is|about'
     r'|equals?|the|an?|approximately|solutions? (?:is|are)|:|,)\b\s*)+',
     re.IGNORECASE)
-_SCRIPTS = re.compile(r'[\u0370-\u03a8\u0400-\u1fff\u3040-\u9fff\uac00-\ud7af]')
+_SCRIPTS = re.compile(
+    r'[\u0370-\u03a8\u0400-\u1fff\u3040-\u9fff\uac00-\ud7af]')
 _ACCENTS = re.compile('[\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u017f]')
 _FOREIGN_WORDS = frozenset(
     'est sont donc avec pour une le les des du la el los las por para es son '
@@ -21,13 +23,16 @@ _FOREIGN_WORDS = frozenset(
     'een het dus zijn jest wynosi daher portanto logo resposta respuesta '
     'risposta r\u00e9ponse'.split())
 _ENGLISH = re.compile(r'\b(?:the|of|and|is|are|we|that|with)\b', re.IGNORECASE)
-_EURO = re.compile(r'(?<![0-9,.])([0-9]+),([0-9]{2})(?=\s*(?:\u20ac|EUR|euros?))')
+_EURO = re.compile(
+    r'(?<![0-9,.])([0-9]+),([0-9]{2})(?=\s*(?:\u20ac|EUR|euros?))')
 _LONE_DOLLAR = re.compile(r'(?<![0-9,.])([0-9]+),([0-9]{2})(?=\s+\$)')
-_DECIMAL_COMMA = re.compile(r'(?<![0-9,.(\[\]{])([0-9]+),([0-9]{1,2}|[0-9]{4,})(?![0-9,])')
+_DECIMAL_COMMA = re.compile(
+    r'(?<![0-9,.(\[\]{])([0-9]+),([0-9]{1,2}|[0-9]{4,})(?![0-9,])')
 
 
 _ENDING = re.compile(
-    r'.*\b(?:is|are|was|were|be|a|an|the)\s+((?!not\b)[^.!?\n]{1,100})[.!?]*\s*$',
+    r'.*\b(?:is|are|was|were|be|a|an|the)\s+((?!not\b)[^.!?\n]{1,100})'
+    r'[.!?]*\s*$',
     re.DOTALL)
 _BARE_COMMA = re.compile(r'-?[0-9]+,(?:[0-9]{1,2}|[0-9]{4,})')
 
@@ -68,7 +73,8 @@ def is_foreign(text: str) -> bool:
   words_ = [word.lower() for word in re.findall(r'[^\W\d_]+', text)]
   hits = sum(word in _FOREIGN_WORDS for word in words_)
   accents = bool(_ACCENTS.search(text))
-  return hits + 2 * accents >= 2 and len(_ENGLISH.findall(text)) < hits + accents
+  english = len(_ENGLISH.findall(text))
+  return hits + 2 * accents >= 2 and english < hits + accents
 
 
 def readings(gold: str, answer: str, foreign: bool):
@@ -92,7 +98,7 @@ def readings(gold: str, answer: str, foreign: bool):
   said = is_sentence(answer)
   if _in_words(gold):
     yield whole
-    if ending := _ENDING.search(answer):
+    if ending := _ENDING.search(answer[-400:]):
       yield normalize.latex(ending[1])
     return
   if not said or words.gold_choice(gold):
@@ -117,7 +123,7 @@ def is_sentence(text: str) -> bool:
   outside = re.sub(
       r'\\(?:text|mathrm|mbox|textbf|textit|operatorname|begin|end)\s*'
       r'\{[^{}]*\}', ' ', text)
-  maths = list(extract._MATHS.finditer(outside))
+  maths = list(extract.MATHS.finditer(outside))
   for match in maths:
     outside = outside.replace(match[0], ' ')
   found = [w for w in _WORD.findall(_LEAD.sub('', outside))

@@ -12,11 +12,12 @@ import sympy
 from rlclip.rewards.math import latex, quantities, structure, values
 
 _PLUS, _MINUS = r'\infty', r'-\infty'
-_FLIP = {'<': '>', '>': '<', r'\le': r'\ge', r'\ge': r'\le', '=': '=',
+FLIP = {'<': '>', '>': '<', r'\le': r'\ge', r'\ge': r'\le', '=': '=',
          r'\ne': r'\ne'}
 _ORDER = ('<', '>', r'\le', r'\ge')
 _ALL = re.compile(
-    r'\\mathbb\s*\{?R\}?|\\R|(?:\\text\s*\{\s*)?(?:all )?real(?: number)?s?\s*\}?',
+    r'\\mathbb\s*\{?R\}?|\\R'
+    r'|(?:\\text\s*\{\s*)?(?:all )?real(?: number)?s?\s*\}?',
     re.IGNORECASE)
 _EMPTY = re.compile(
     r'\\emptyset|\\text\s*\{\s*(?:the )?empty set\s*\}|(?:the )?empty set'
@@ -138,7 +139,7 @@ def _relation(node: structure.Relation) -> Pieces | None:
     # x in S, also -1 < x in S; the left side is a name.
     return (read(structure.parse(node.sides[-1], 1))
             if len(node.signs) == 1 else None)
-  if len(node.sides) > 3 or set(node.signs) - set(_FLIP):
+  if len(node.sides) > 3 or set(node.signs) - set(FLIP):
     return None
   if node.signs == ('=',):
     return None
@@ -150,7 +151,7 @@ def _relation(node: structure.Relation) -> Pieces | None:
       node.sides[1 - named[0]], node.sides[named[0]]):
     return _solved(node)
   value = node.sides[1 - named[0]]
-  sign = node.signs[0] if named[0] == 0 else _FLIP[node.signs[0]]
+  sign = node.signs[0] if named[0] == 0 else FLIP[node.signs[0]]
   return _half_line(sign, value)
 
 
@@ -167,7 +168,7 @@ def _between(node: structure.Relation) -> Pieces | None:
   first, second = node.signs
   if {first, second} <= {'>', r'\ge'}:
     low, high = high, low
-    first, second = _FLIP[second], _FLIP[first]
+    first, second = FLIP[second], FLIP[first]
   if not {first, second} <= {'<', r'\le'}:
     return None
   return (Piece(low, first == '<', high, second == '<'),)

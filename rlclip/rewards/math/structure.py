@@ -5,7 +5,8 @@ Only by separators outside of all brackets; the formulas themselves are left to
 """
 import functools
 import re
-from typing import NamedTuple, Union as Either
+from typing import NamedTuple
+from typing import Union as Either
 
 from rlclip.rewards.math import numbers
 
@@ -100,7 +101,7 @@ _OUTWARD = (
      r'\1('),
     (re.compile(r'([(\[][^\[\]]+,[^\[\]]+)\['), r'\1)'))
 _MATRIX = re.compile(
-    r'\\begin\{([pbvBV]?matrix|array|smallmatrix)\}(?:\{[lcr| ]*\})?'
+    r'\\begin\{([pbB]?matrix|array|smallmatrix)\}(?:\{[lcr| ]*\})?'
     r'((?:(?!\\begin).)*)\\end\{\1\}', re.DOTALL)
 _MOST_ITEMS = 200
 _DEEPEST = 30

@@ -69,8 +69,10 @@ _WORDS = re.compile(
     r'(?P<unit>(?:[a-zA-Z]{2,}|[\u20ac\u00a3\u5143\u00a5]|(?<=\s)[mgshLlNJWVK]'
     r'(?=\s|$|/|\^))(?:[\s/\u00b7-]+[a-zA-Z]+|\^\{?-?[0-9]\}?|[0-9](?=$|\s))*)'
     r'\.?$')
-_BEFORE = re.compile(r'^(-?)\s*(\\\$|US\\\$|[\u20ac\u00a3\u00a5])\s*(?=[0-9.(\\-])')
-_BEHIND = re.compile(r'(?<=[0-9.)}])\s*(\\\$|[\u20ac\u00a3\u5143\u00a5])\s*\.*$')
+_BEFORE = re.compile(
+    r'^(-?)\s*(\\\$|US\\\$|[\u20ac\u00a3\u00a5])\s*(?=[0-9.(\\-])')
+_BEHIND = re.compile(
+    r'(?<=[0-9.)}])\s*(\\\$|[\u20ac\u00a3\u5143\u00a5])\s*\.*$')
 
 
 def split(text: str) -> tuple[str, str]:
@@ -119,7 +121,8 @@ def convert(label: str, other: str) -> fractions.Fraction | None:
 def parse(label: str) -> Unit | None:
   """The unit that a label names: 'm/s^2', 'square feet', 'km per hour'."""
   words = re.findall(
-      r'\\\$|[^\W\d_]+(?:-mass)?|[/]|\^\s*\{?\s*-?[0-9]|[0-9]|[\u20ac\u00a3\u00a5]',
+      r'\\\$|[^\W\d_]+(?:-mass)?|[/]|\^\s*\{?\s*-?[0-9]|[0-9]'
+      r'|[\u20ac\u00a3\u00a5]',
       label)
   total, dimensions, sign, pending = _F(1), {}, 1, 1
   last: tuple[Unit, int] | None = None

@@ -9,7 +9,8 @@ _TENS = {word: 10 * i for i, word in enumerate(
 _LARGE = {'hundred': 100, 'thousand': 1000, 'million': 10 ** 6,
           'billion': 10 ** 9, 'trillion': 10 ** 12}
 _FIXED = {
-    'half': r'\frac{1}{2}', 'one half': r'\frac{1}{2}', 'a half': r'\frac{1}{2}',
+    'half': r'\frac{1}{2}', 'one half': r'\frac{1}{2}',
+    'a half': r'\frac{1}{2}',
     'one third': r'\frac{1}{3}', 'a third': r'\frac{1}{3}',
     'two thirds': r'\frac{2}{3}', 'one quarter': r'\frac{1}{4}',
     'a quarter': r'\frac{1}{4}', 'one fourth': r'\frac{1}{4}',
@@ -37,7 +38,8 @@ _SEVERAL = re.compile(
 _REJECTED = re.compile(
     rf'(?:\bnot|n\'t(?:\s+be)?|\bfor it to be|\u4e0d\u662f)\s*'
     rf'\(?[{LETTERS}]\)?(?:\s*(?:or|and|,)\s*\(?[{LETTERS}]\)?)*(?![A-Za-z])')
-_NAMED = re.compile(rf'\(?([{LETTERS}])(?:\)[.:]?|[.:]|(?=\s))\s*(.+)', re.DOTALL)
+_NAMED = re.compile(
+    rf'\(?([{LETTERS}])(?:\)[.:]?|[.:]|(?=\s))\s*(.+)', re.DOTALL)
 _CLOCK = re.compile(
     r'([0-9]{1,2})\s*(?::\s*([0-5][0-9]))?\s*([ap])\.?\s*m\.?', re.IGNORECASE)
 _HOURS = re.compile(r'([0-9]{1,2})\s*:\s*([0-5][0-9])')
