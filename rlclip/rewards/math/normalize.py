@@ -45,6 +45,18 @@ _LOWERED = re.compile('[\u2080-\u2089]+')
 _FUNCTIONS = (
     'arcsin|arccos|arctan|arccot|sinh|cosh|tanh|sin|cos|tan|cot|sec|csc|log|ln'
     '|exp|max|min|gcd|lcm|det')
+# Units of one letter; behind a number they keep their `\text`.
+_UNITS = 'mgshLlNJWVK'
+
+
+def _letter(match: re.Match) -> str:
+  before = match.string[:match.start()].rstrip()
+  if match[1] in _UNITS and before and (before[-1].isdigit()
+                                        or before[-1] in '.}'):
+    return f'\\text{{{match[1]}}}'
+  return match[1]
+
+
 # Command: what stands for it. In this order.
 _RULES = tuple((re.compile(pattern), replacement) for pattern, replacement in [
     # Back-slashes doubled on their way through JSON, but not a new row.
@@ -67,7 +79,7 @@ _RULES = tuple((re.compile(pattern), replacement) for pattern, replacement in [
     (r'\\[dt]binom(?![a-zA-Z])', r'\\binom'),
     (r'\\(?:textbf|textit|textrm|textsf|texttt|textnormal|text|mbox|mathrm'
      r'|mathit|mathbf|mathsf|boldsymbol|operatorname\*?|emph|underline|bm)'
-     r'\s*\{\s*([a-zA-Z])\s*\}(?!\s*\w)', r'\1'),
+     r'\s*\{\s*([a-zA-Z])\s*\}(?!\s*\w)', _letter),
     (r'\\(?:mathrm|operatorname\*?|text)\s*\{\s*(' + _FUNCTIONS + r')\s*\}',
      r'\\\1 '),
     (r'\\(?:textbf|textit|textrm|textsf|texttt|textnormal|mbox|mathrm|mathit'
@@ -106,7 +118,8 @@ _BARE_ROOT = re.compile(
     r'\\sqrt\s*(\[[^\]]*\])?\s*(?:([0-9a-zA-Z])|(\\[a-z]+)|\(([^()]*)\))')
 _PLAIN_WORDS = re.compile(
     r'(?<![\\a-zA-Z])(sqrt|pi|infinity|infty|' + _FUNCTIONS + r')'
-    r'(?![a-zA-Z])(?=\s*[({^_0-9a-zA-Z\\]|\s*$|\s*[-+*/),\]])')
+    r'(?<!min)(?<!max)(?<!det)(?![a-zA-Z])'
+    r'(?=\s*[({^_0-9a-zA-Z\\]|\s*$|\s*[-+*/),\]])')
 _RAISED_GROUP = re.compile(r'\^\s*\(([^()]*)\)')
 # Longer texts are compared as they are.
 LONGEST = 4000
@@ -223,4 +236,4 @@ def key(text: str) -> str:
   """A text without spaces, styling and outer brackets, to compare by eye."""
   text = re.sub(r'\\text\s*\{([^{}]*)\}', r'\1', text)
   text = re.sub(r'\{([0-9a-zA-Z])\}', r'\1', text)
-  return re.sub(r'\s+', '', text).rstrip('.')
+  return re.sub(r'(?<![0-9])\s+|\s+(?![0-9])', '', text).rstrip('.')

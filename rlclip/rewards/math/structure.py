@@ -344,8 +344,8 @@ def _set(text: str, inner: str, depth: int) -> Node:
 
 
 _NAME = re.compile(
-    r'(?:\\text\s*\{[^{}]*\}|\\(?:angle|triangle|overline|vec|hat|bar|mathbf'
-    r'|widehat|operatorname|mathcal|max|min)?(?:\\?[a-zA-Z]+|\{[A-Za-z ]+\})'
+    r'(?:\\text\s*\{[^{}]*\}|m?\s*\\(?:angle|triangle|overline|vec|hat|bar|mathbf'
+    r'|widehat|operatorname|mathcal|max|min)?\s*(?:\\?[a-zA-Z]+|\{[A-Za-z ]+\})'
     r'|[a-zA-Z]+(?: [a-zA-Z]+)*|[A-Z]+)'
     r"'*(?:_(?:\{[^{}]*\}|[a-zA-Z0-9])|\^\{-1\}|\^-1)*'*"
     r'(?:\s*\(([^()]*)\))?')

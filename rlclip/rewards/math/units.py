@@ -97,7 +97,10 @@ def split(text: str) -> tuple[str, str]:
     value = match['value'].rstrip('\\ ')
     inner, deeper = split(value)
     return inner, f'{deeper} {label} {more}'.strip()
-  if match := _WORDS.match(text):
+  match = _WORDS.match(text)
+  # '2ab' and '2 ab' are products, '2km' and '2 boxes' are not.
+  if match and (parse(match['unit']) or text[match.start('unit') - 1] == ' '
+                and len(match['unit']) > 3):
     return match['value'].strip(), match['unit']
   return text, ''
 

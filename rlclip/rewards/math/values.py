@@ -122,14 +122,17 @@ def same(left: Any, right: Any, point: Mapping[str, fractions.Fraction]
     NotReal: the same, since it is not real.
   """
   digits = digits_for(left, right)
+  imaginary = any(
+      tree.has(sympy.I) or any(s.name == 'i' for s in tree.free_symbols)
+      for tree in (left, right))
   for factor in (1, 2):
     ev = Evaluator(point, digits * factor)
     a, b = ev(left), ev(right)
     if isinstance(a, fractions.Fraction) and isinstance(b, fractions.Fraction):
       return a == b
     a, b = ev.inexact(a), ev.inexact(b)
-    if point and powers.is_complex(a) != powers.is_complex(b):
-      raise NotReal('one of two')
+    if point and not imaginary and any(map(powers.is_complex, (a, b))):
+      raise NotReal('over the reals')
     scale = max(abs(a), abs(b))
     tolerance = ev.ctx.mpf(10) ** (_MARGIN - digits * factor)
     if not abs(a - b) <= scale * tolerance:
