@@ -50,15 +50,16 @@ def equivalent(gold: str, answer: str) -> bool | None:
     plain = prose.plain_number(found)
     if plain is not None and plain == number.value:
       return True
-  if not found.strip():
-    return False
-  if found.strip() == gold.strip():
+  if found.strip() and found.strip() == gold.strip():
     return True
   if prose.decimal_comma(reference) and '.' in found:
     reference = reference.replace(',', '.')
-  return any(_matches(reference, reading)
-             for reading in prose.readings(
-                 reference, found, prose.is_foreign(answer)))
+  foreign = prose.is_foreign(answer)
+  if found.strip() and any(
+      _matches(reference, reading)
+      for reading in prose.readings(reference, found, foreign)):
+    return True
+  return False if compare.readable(reference) else None
 
 
 def _matches(gold: str, answer: str) -> bool:

@@ -29,6 +29,30 @@ def same(gold: str, answer: str) -> bool:
   return False
 
 
+def readable(gold: str) -> bool:
+  """Whether a reference is anything that an answer could be compared with."""
+  return _readable(structure.parse(gold))
+
+
+def _readable(node: Node) -> bool:
+  if isinstance(node, Leaf):
+    # What has words, dots or environments in it is compared as text.
+    if re.search(r'\\(?:text|ldots|begin|emptyset|infty|mathbb)|[^\W\d_]{3}',
+                 node.text):
+      return True
+    return bool(
+        quantities.quantity(node.text).number or quantities.base(node.text)
+        or words.clock(node.text) or words.gold_choice(node.text)
+        or latex.parse(quantities.quantity(node.text).text) is not None)
+  if isinstance(node, Relation):
+    return all(_readable(structure.parse(side, 1)) for side in node.sides)
+  if isinstance(node, Matrix):
+    return all(_readable(entry) for row in node.rows for entry in row)
+  if isinstance(node, structure.Builder):
+    return _readable(node.condition)
+  return all(map(_readable, node.items))
+
+
 def nodes(gold: Node, answer: Node) -> bool:
   """Whether two structures are the same."""
   if normalize.key(gold.text) == normalize.key(answer.text):
@@ -196,11 +220,18 @@ def _relations(gold: Node, answer: Node) -> bool | None:
     return nodes(_value(gold), answer)
   if pairs[1]:
     return nodes(gold, _value(answer))
-  if sides[1] and set(answer.signs) == {'='} and not re.search(
-      r'(?<![\\a-zA-Z])[a-zA-Z]', answer.sides[0]):
-    # A calculation, 3 * 4 = 12, gives its last side.
-    return nodes(gold, structure.parse(answer.sides[-1], 1))
+  results = _result(gold), _result(answer)
+  if results != (gold, answer):
+    return nodes(*results)
   return False
+
+
+def _result(node: Node) -> Node:
+  """Of a calculation, 3 * 4 = 12, its last side."""
+  if isinstance(node, Relation) and set(node.signs) == {'='} and not re.search(
+      r'(?<![\\a-zA-Z])[a-zA-Z]', node.sides[0]):
+    return structure.parse(node.sides[-1], 1)
+  return node
 
 
 def _names_agree(gold: str, answer: str) -> bool:

@@ -26,7 +26,7 @@ _FUNCTION = re.compile(
     r'|cot|sec|csc|ln|log|exp)(?![a-zA-Z])')
 _ATOM = re.compile(
     r'\s*(?:[0-9]+|\\(?!cdot|times|div|pm|mp|le|ge|ne|sin|cos|tan|cot|sec|csc'
-    r'|ln|log|exp|arc|in|to|cup|cap|quad)(?:frac|binom)?[a-zA-Z]*|[a-zA-Z])'
+    r'|ln|log|exp|arc|in|to|cup|cap|quad|[lr]floor|[lr]ceil)(?:frac|binom)?[a-zA-Z]*|[a-zA-Z])'
     r'\'*')
 _ARGUMENT_GROUPS = re.compile(r'\s*[_^]?\s*(?=[{\[])|\s*[_^]\s*'
                               r'(?:[0-9a-zA-Z]|\\[a-z]+)')
@@ -43,10 +43,12 @@ _RULES = tuple((re.compile(pattern), replacement) for pattern, replacement in [
     (r'\*\*', '^'), (r'\*', r'\\cdot '), (r'\\times(?![a-z])', r'\\cdot '),
     (r'\\(?:bar|overline|vec|overrightarrow|hat|widehat|tilde)\s*\{([a-zA-Z]+)'
      r'\}', r'\\text{\1}'),
+    (r'\\(hbar|nabla)(?![a-z])', r'\\text{\1}'),
     (r'\\ell(?![a-z])', 'l'), (r'\\imath(?![a-z])', 'i'),
     # Symbols that the parser takes for constants.
     (r'\\gamma(?![a-z])', r'\\text{smallgamma}'),
     (r'(?<![\\a-zA-Z{])I(?![a-zA-Z])', r'\\text{capitali}'),
+    (r'(?<![\\a-zA-Z{])E(?=\s*_)', r'\\text{capitale}'),
     (r'(?<![\\a-zA-Z])d(?=[a-zA-Z])(?!\w*\})', r'd\\cdot '),
     (r'([a-zA-Z])\'+', lambda m: f'\\text{{{m[1]}prime{len(m[0])}}}'),
     (r'(?<![_^][0-9])(?<=[0-9)])\s*(?=\()', r'\\cdot '),

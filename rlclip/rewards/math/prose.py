@@ -34,7 +34,8 @@ _ENDING = re.compile(
     r'.*\b(?:is|are|was|were|be|a|an|the)\s+((?!not\b)[^.!?\n]{1,100})'
     r'[.!?]*\s*$',
     re.DOTALL)
-_BARE_COMMA = re.compile(r'-?[0-9]+,(?:[0-9]{1,2}|[0-9]{4,})')
+# '1,2' is rather a list, '1,22' rather a price.
+_BARE_COMMA = re.compile(r'-?(?:[0-9]+,(?:[0-9]{2}|[0-9]{4,})|0,[0-9]{2,})')
 
 
 def gold_text(gold: str) -> str:
@@ -62,7 +63,7 @@ def plain_number(text: str) -> fractions.Fraction | None:
 
 def decimal_comma(text: str) -> bool:
   """Whether a text may be one number with a decimal comma: '1,22', '0,111'."""
-  return bool(_BARE_COMMA.fullmatch(text) or re.fullmatch('0,[0-9]+', text))
+  return bool(_BARE_COMMA.fullmatch(text))
 
 
 def is_foreign(text: str) -> bool:

@@ -13,7 +13,7 @@ from rlclip.rewards.math import latex, quantities, structure, values
 
 _PLUS, _MINUS = r'\infty', r'-\infty'
 FLIP = {'<': '>', '>': '<', r'\le': r'\ge', r'\ge': r'\le', '=': '=',
-         r'\ne': r'\ne'}
+        r'\ne': r'\ne'}
 _ORDER = ('<', '>', r'\le', r'\ge')
 _ALL = re.compile(
     r'\\mathbb\s*\{?R\}?|\\R'

@@ -143,6 +143,7 @@ def _prepared(text: str) -> str:
     if not changed:
       break
   text = _EMPTY_TEXT.sub(' ', text)
+  text = re.sub(r'^\s*\\approx(?![a-z])', '', text)
   if not re.search(r'[(\[{]', text):
     text = numbers.ungroup(text)
   for pattern, replacement in _OUTWARD:
@@ -344,8 +345,9 @@ def _set(text: str, inner: str, depth: int) -> Node:
 
 
 _NAME = re.compile(
-    r'(?:\\text\s*\{[^{}]*\}|m?\s*\\(?:angle|triangle|overline|vec|hat|bar|mathbf'
-    r'|widehat|operatorname|mathcal|max|min)?\s*(?:\\?[a-zA-Z]+|\{[A-Za-z ]+\})'
+    r'(?:\\text\s*\{[^{}]*\}'
+    r'|m?\s*\\(?:angle|triangle|overline|vec|hat|bar|mathbf|widehat'
+    r'|operatorname|mathcal|max|min)?\s*(?:\\?[a-zA-Z]+|\{[A-Za-z ]+\})'
     r'|[a-zA-Z]+(?: [a-zA-Z]+)*|[A-Z]+)'
     r"'*(?:_(?:\{[^{}]*\}|[a-zA-Z0-9])|\^\{-1\}|\^-1)*'*"
     r'(?:\s*\(([^()]*)\))?')
