@@ -229,7 +229,7 @@ def _relations(gold: Node, answer: Node) -> bool | None:
 def _result(node: Node) -> Node:
   """Of a calculation, 3 * 4 = 12, its last side."""
   if isinstance(node, Relation) and set(node.signs) == {'='} and not re.search(
-      r'(?<![\\a-zA-Z])[a-zA-Z]', node.sides[0]):
+      r'(?<![\\a-zA-Z])[a-zA-Z](?![a-zA-Z])', node.text):
     return structure.parse(node.sides[-1], 1)
   return node
 

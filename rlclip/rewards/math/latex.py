@@ -26,7 +26,8 @@ _FUNCTION = re.compile(
     r'|cot|sec|csc|ln|log|exp)(?![a-zA-Z])')
 _ATOM = re.compile(
     r'\s*(?:[0-9]+|\\(?!cdot|times|div|pm|mp|le|ge|ne|sin|cos|tan|cot|sec|csc'
-    r'|ln|log|exp|arc|in|to|cup|cap|quad|[lr]floor|[lr]ceil)(?:frac|binom)?[a-zA-Z]*|[a-zA-Z])'
+    r'|ln|log|exp|arc|in|to|cup|cap|quad|[lr]floor'
+    r'|[lr]ceil)(?:frac|binom)?[a-zA-Z]*|[a-zA-Z])'
     r'\'*')
 _ARGUMENT_GROUPS = re.compile(r'\s*[_^]?\s*(?=[{\[])|\s*[_^]\s*'
                               r'(?:[0-9a-zA-Z]|\\[a-z]+)')

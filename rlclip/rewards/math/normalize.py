@@ -113,7 +113,8 @@ _REPEATING = re.compile(
 _OVER = re.compile(r'\{([^{}]*)\\over(?![a-z])([^{}]*)\}')
 _CHOOSE = re.compile(r'\{([^{}]*)\\choose(?![a-z])([^{}]*)\}')
 _BARE_FRACTION = re.compile(
-    r'\\frac\s*(?:([0-9a-zA-Z])|(\{(?:[^{}]|\{[^{}]*\})*\}))\s*(?:([0-9a-zA-Z])|(?=\{))')
+    r'\\frac\s*(?:([0-9a-zA-Z])|(\{(?:[^{}]|\{[^{}]*\})*\}))'
+    r'\s*(?:([0-9a-zA-Z])|(?=\{))')
 _BARE_ROOT = re.compile(
     r'\\sqrt\s*(\[[^\]]*\])?\s*(?:([0-9a-zA-Z])|(\\[a-z]+)|\(([^()]*)\))')
 _PLAIN_WORDS = re.compile(
