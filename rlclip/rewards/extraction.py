@@ -5,7 +5,6 @@ from here. To add one, write a function `(completion, **fields) -> str | None`
 with `@extraction.register(<the reward's name>)`, where fields are those of the
 example and None says that the response states no answer.
 """
-import re
 from typing import Callable
 
 from rlclip.registry import Registry
@@ -17,8 +16,6 @@ _REGISTRY: Registry[Extractor] = Registry('extractor', 'rlclip.rewards')
 register = _REGISTRY.register
 
 _LONGEST = 200  # characters of an answer that nothing marks
-_STATED = re.compile(
-    r'\banswer\s*(?:is\s*:?|:|=)[\s*]*([^\n]*[^\s*.])', re.IGNORECASE)
 
 
 def get(reward: str) -> Extractor | None:
@@ -30,15 +27,11 @@ def get(reward: str) -> Extractor | None:
 def final_answer(completion: str, **fields) -> str | None:
   """What is boxed or marked; else behind 'the answer is'; else a bare line."""
   del fields
-  from rlclip.rewards import math  # it takes sympy's second to import
-  text = math.find_answer(completion)
-  whole = completion.rpartition('</think>')[2].strip(' \n.$')
-  if len(text) < len(whole):  # a part of it was marked
-    return text or None
-  stated = _STATED.findall(text)
-  if stated:
-    return stated[-1]
-  return text if text and '\n' not in text and len(text) <= _LONGEST else None
+  from rlclip.rewards.math import extract  # it takes sympy's second to import
+  text, marked = extract.find(completion)
+  text = text.strip(' .\n*')  # bold, as in Markdown
+  short = '\n' not in text and len(text) <= _LONGEST
+  return text if text and (marked or short) else None
 
 
 @register('arithmetic')
