@@ -38,7 +38,8 @@ def _draw(shape, seed=0, single=False, moved=None):
   d = np.where(np.abs(d) < 1e-4, 1e-4, d)
   if moved is None:
     d = np.minimum(d, -q)  # p <= 1
-  lengths = 1 if single else rng.integers(0, shape[1] + 1, (num, 1))
+  lengths = rng.integers(0, shape[1] + 1, (num, 1))
+  lengths = np.ones_like(lengths) if single else lengths
   rewards = rng.integers(0, 2, num).astype(float)
   size = programs.GROUP_SIZE
   means = rewards.reshape(-1, size).mean(1).repeat(size)
