@@ -113,7 +113,7 @@ class Batch(NamedTuple):
   advantages: Array  # float32[N]
   rewards: Array  # float32[N]
   group_mean: Array  # float32[N], mean reward of the row's group
-  group_size: Array  # float32[N], rows of the group that have a reward
+  group_size: Array  # float32[N], rows of the group with a reward, or 1
   truncated: Array  # bool[N], ended by length
 
 

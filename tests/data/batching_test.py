@@ -39,6 +39,7 @@ def test_sequences_are_padded_on_the_right_and_masked_by_length():
       batch.behavior_logps[2], [-0.1, -0.2, -0.3, 0], rtol=1e-6)
   np.testing.assert_array_equal(batch.old_logps, batch.behavior_logps)
   np.testing.assert_array_equal(batch.group_mean, [0.5, 0.5, 0, 0])
+  np.testing.assert_array_equal(batch.group_size, [2, 2, 2, 2])
 
 
 def test_a_row_without_reward_leaves_the_loss_and_the_group_mean():
@@ -47,6 +48,7 @@ def test_a_row_without_reward_leaves_the_loss_and_the_group_mean():
   np.testing.assert_array_equal(batch.advantages, [0, -0.5, 0, 0])
   np.testing.assert_array_equal(batch.rewards, [0, 1, 0, 0])
   np.testing.assert_array_equal(batch.group_mean, [1, 1, 0, 0])
+  np.testing.assert_array_equal(batch.group_size, [1, 1, 1, 1])
 
 
 def test_truncated_rows_stay_unless_told_otherwise():

@@ -105,8 +105,3 @@ def math(
   """`score` of the completion against the field `gold`."""
   del prompt, tokens, fields
   return score(completion, gold)
-
-
-def find_answer(response: str) -> str:
-  """The part of a response that holds its final answer; see `extract.find`."""
-  return extract.find(response)[0].strip()
