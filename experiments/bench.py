@@ -1,6 +1,10 @@
-r"""Measures parts of a step: python -m experiments.bench --item=losses.
+r"""Measures parts of a step: python -m experiments.bench --item=tiny.
 
-  --item=losses    every rule's loss against an update of --config
+  --item=losses         every rule's loss against an update of --config
+  --item=tiny, small    rollout, log-probs, update and whole iterations of one
+                        fixed shape; small is SmolLM2-135M's
+
+--only=rollout,learner measures these parts; --dtype=bfloat16, --repeats=5.
 """
 import json
 import pathlib
@@ -13,6 +17,12 @@ _CONFIG = config_flags.DEFINE_config_file(
     'config', 'configs/smollm2_arithmetic.py', 'Sizes, model and learner.',
     lock_config=True)
 _ITEM = flags.DEFINE_string('item', None, 'What to measure.', required=True)
+_DTYPE = flags.DEFINE_enum(
+    'dtype', None, ['float32', 'bfloat16'], "By default the item's own.")
+_REPEATS = flags.DEFINE_integer(
+    'repeats', 0, "Warm calls of a median; 0 takes the item's own number.",
+    lower_bound=0)
+_ONLY = flags.DEFINE_list('only', [], 'Parts to measure; all by default.')
 _JSON = flags.DEFINE_string('json', None, 'File to write the figures to.')
 
 
@@ -24,10 +34,12 @@ def main(argv):
   from rlclip import benchmark, config
   try:
     item = benchmark.ITEMS[_ITEM.value]
-    result = item(config.resolve(_CONFIG.value))
+    result = item.run(benchmark.Options(
+        config.resolve(_CONFIG.value), dtype=_DTYPE.value,
+        repeats=_REPEATS.value, only=_ONLY.value))
   except (ValueError, OSError) as error:
     sys.exit(f'{type(error).__name__}: {error}')
-  print(benchmark.table(result))
+  print(item.table(result))
   if _JSON.value:
     path = pathlib.Path(_JSON.value)
     path.parent.mkdir(parents=True, exist_ok=True)

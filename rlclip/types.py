@@ -48,12 +48,19 @@ class SamplingSpec:
     temperature: logits are divided by this; 0 is greedy.
     top_p: keep the smallest set of tokens with this mass; 1 keeps all.
     top_k: keep this many tokens; 0 keeps all.
+    min_tokens: no stop id is drawn before so many tokens. Like top_p and
+      top_k it changes the distribution, which log-probs are of, so it is for
+      evaluation: the learner scores the plain softmax.
+    stop_strings: a completion ends with the token that completes any of these
+      in its text.
   """
   max_tokens: int
   stop_ids: tuple[int, ...]
   temperature: float = 1.0
   top_p: float = 1.0
   top_k: int = 0
+  min_tokens: int = 0
+  stop_strings: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,7 +83,8 @@ class Completion(NamedTuple):
   """One sampled answer.
 
   Attributes:
-    tokens: int32[C]; ends with a stop id iff finish == 'stop'.
+    tokens: int32[C]; with finish 'stop' it ends with a stop id, or with the
+      token that completes a stop string.
     logps: float32[C], of the distribution sampled from (temperature included),
       in nats: the behavior log-probs.
     finish: why it ended.

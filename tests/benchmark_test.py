@@ -4,14 +4,15 @@ import json
 import pytest
 
 from configs import tiny
-from rlclip import benchmark, config
+from rlclip import config
+from rlclip.benchmark import losses
 
 _NAMES = ('atr_grpo', 'gapo', 'icepop')  # which read no more, rewards, old
 
 
 @pytest.fixture(scope='module')
 def result():
-  return benchmark.losses_item(config.resolve(tiny.get_config()), _NAMES)
+  return losses.run(config.resolve(tiny.get_config()), _NAMES)
 
 
 def test_a_ratio_is_of_medians_and_the_largest_is_named(result):
@@ -28,7 +29,7 @@ def test_a_ratio_is_of_medians_and_the_largest_is_named(result):
 
 def test_no_rule_adds_a_compilation(result):
   assert result['compilations'] == dict.fromkeys((*_NAMES, 'update'), 1)
-  last = lambda result: benchmark.table(result).splitlines()[-1]
+  last = lambda result: losses.table(result).splitlines()[-1]
   assert last(result) == '3 losses; compiled more than once: none'
   twice = {**result, 'compilations': {**result['compilations'], 'gapo': 2}}
   assert last(twice) == '3 losses; compiled more than once: gapo'

@@ -5,6 +5,7 @@ and to its own tokens causally, and returns its own keys and values. Who keeps
 a cache writes them where it wants, so that prefill, decode, and scoring of a
 whole group against one shared prompt are the same code.
 """
+import functools
 import math
 from typing import Callable, NamedTuple, Sequence
 
@@ -24,11 +25,19 @@ class KVBlock(NamedTuple):
   """Keys and values of earlier tokens, rotary embedding applied.
 
   One block may serve several rows: with B rows of queries and R rows here,
-  query row b attends to block row b // (B / R).
+  query row b attends to block row b // (B / R), or to the one that `members`
+  names. A block row of length 0 is as good as none.
   """
   keys: Array  # [R, K, S, d]; stacked [L, R, K, S, d], or a tuple of L arrays
   values: Array  # like keys
   lengths: Array  # int32[R]: entries before this index are valid
+  members: 'Members | None' = None
+
+
+class Members(NamedTuple):
+  """Which query rows attend to which block row, in any order."""
+  rows: Array  # int32[R, n]: the query rows of a block row; B where none
+  places: Array  # int32[B]: r * n + j where rows[r, j] is b; else anything
 
 
 class Model(NamedTuple):
@@ -41,7 +50,7 @@ class Model(NamedTuple):
 
 
 def make(config: config_lib.ModelConfig, *, dtype=jnp.float32,
-         scan_layers: bool = True, remat: str = 'none',
+         decoding: bool = False, remat: str = 'none',
          constrain: Constrain = lambda array, axes: array) -> Model:
   """Builds the model's functions.
 
@@ -49,8 +58,8 @@ def make(config: config_lib.ModelConfig, *, dtype=jnp.float32,
     config: the architecture.
     dtype: of activations and products' operands; accumulation, softmax, norms
       and logits are float32.
-    scan_layers: layers stacked under one scan (training: one layer is
-      compiled), or unrolled under `layers_<i>` (decoding; see unstack).
+    decoding: False stacks the layers under one scan, so that one layer is
+      compiled; True is the form that decodes fast: see decoding_params.
     remat: 'none', or 'layer' to recompute each layer in the backward pass.
     constrain: lays an activation on the mesh by logical axis names.
 
@@ -64,7 +73,7 @@ def make(config: config_lib.ModelConfig, *, dtype=jnp.float32,
   """
   if remat not in ('none', 'layer'):
     raise ValueError(f"remat must be 'none' or 'layer', got {remat!r}.")
-  module = Transformer(config, dtype, scan_layers, remat, constrain)
+  module = Transformer(config, dtype, decoding, remat, constrain)
   tokens = jnp.zeros((1, 1), jnp.int32)
 
   def init(key):
@@ -84,8 +93,16 @@ def make(config: config_lib.ModelConfig, *, dtype=jnp.float32,
           {'params': params}, hidden, method='unembed'))
 
 
-def unstack(params: Params, num_layers: int) -> Params:
-  """Scanned parameters -> the tree that make(scan_layers=False) takes."""
+def decoding_params(params: Params, num_layers: int) -> Params:
+  """Scanned parameters -> the tree that make(decoding=True) takes.
+
+  Layers lie apart, under `layers_<i>`, and weights are [out, in]: with few
+  rows a product costs what it takes to bring the weights into registers, and
+  XLA's CPU kernels repack the right operand, but not the left one.
+  """
+  flip = lambda path, leaf: (
+      leaf.swapaxes(-1, -2) if path[-1].key in ('kernel', 'head') else leaf)
+  params = jax.tree_util.tree_map_with_path(flip, params)
   layers = {
       f'layers_{i}': jax.tree.map(lambda leaf: leaf[i], params['layers'])
       for i in range(num_layers)}
@@ -96,7 +113,7 @@ class Transformer(nn.Module):
   """Embedding, decoder layers, final norm and head."""
   config: config_lib.ModelConfig
   dtype: jnp.dtype
-  scan_layers: bool
+  decoding: bool
   remat: str
   constrain: Constrain
 
@@ -108,9 +125,10 @@ class Transformer(nn.Module):
     layer = Layer
     if self.remat == 'layer':
       # Scanned layers are not merged by CSE, so its barrier is not needed.
-      layer = nn.remat(layer, prevent_cse=not self.scan_layers)
-    kwargs = dict(config=c, dtype=self.dtype, constrain=self.constrain)
-    if self.scan_layers:
+      layer = nn.remat(layer, prevent_cse=self.decoding)
+    kwargs = dict(config=c, dtype=self.dtype, decoding=self.decoding,
+                  constrain=self.constrain)
+    if not self.decoding:
       self.layers = nn.scan(
           layer, variable_axes={'params': 0}, split_rngs={'params': True},
           in_axes=(nn.broadcast, 0, nn.broadcast), out_axes=0,
@@ -120,9 +138,8 @@ class Transformer(nn.Module):
       self.layers = [layer(**kwargs) for _ in range(c.num_layers)]
     self.norm = RMSNorm(c.norm_epsilon)
     if not c.tie_embeddings:
-      self.head = self.param(
-          'head', _normal(c, ('embed', 'vocab')),
-          (c.hidden_size, c.vocab_size))
+      self.head = _weight(self, 'head', c, (c.hidden_size, c.vocab_size),
+                          ('embed', 'vocab'), self.decoding)
 
   def __call__(self, tokens, positions, blocks=()):
     # Gather whole rows: a table cut along `embed` and gathered to rows cut
@@ -131,15 +148,15 @@ class Transformer(nn.Module):
     x = table[tokens].astype(self.dtype)
     x = self.constrain(x, ('batch', 'length', 'embed_activation'))
     rotary = _rotary(self.config, positions)
-    lengths = tuple(block.lengths for block in blocks)
-    if self.scan_layers:
+    reach = tuple((block.lengths, block.members) for block in blocks)
+    if not self.decoding:
       stacked = tuple((block.keys, block.values) for block in blocks)
-      x, (keys, values) = self.layers(x, rotary, stacked, lengths)
+      x, (keys, values) = self.layers(x, rotary, stacked, reach)
     else:
       pairs = []
       for i, layer in enumerate(self.layers):
         own = tuple((block.keys[i], block.values[i]) for block in blocks)
-        x, pair = layer(x, rotary, own, lengths)
+        x, pair = layer(x, rotary, own, reach)
         pairs.append(pair)
       keys, values = zip(*pairs)
     if self.is_initializing():
@@ -148,25 +165,29 @@ class Transformer(nn.Module):
 
   def unembed(self, hidden):
     """hidden [..., D] -> float32 logits [..., V]."""
-    head = (self.embedding.T if self.config.tie_embeddings else self.head)
-    return _matmul(hidden.astype(self.dtype), head).astype(jnp.float32)
+    hidden = hidden.astype(self.dtype)
+    if not self.config.tie_embeddings:
+      return _matmul(hidden, self.head, self.decoding).astype(jnp.float32)
+    if self.decoding:  # the table is [out, in] as it is
+      return _matmul(hidden, self.embedding, True).astype(jnp.float32)
+    return _matmul(hidden, self.embedding.T).astype(jnp.float32)
 
 
 class Layer(nn.Module):
   """Attention and gated MLP, each behind its norm and a residual."""
   config: config_lib.ModelConfig
   dtype: jnp.dtype
+  decoding: bool
   constrain: Constrain
 
   @nn.compact
-  def __call__(self, x, rotary, blocks, lengths):
+  def __call__(self, x, rotary, blocks, reach):
     epsilon = self.config.norm_epsilon
     attention, keys, values = Attention(
-        self.config, self.constrain, name='attention')(
-            RMSNorm(epsilon, name='attention_norm')(x), rotary, blocks,
-            lengths)
+        self.config, self.decoding, self.constrain, name='attention')(
+            RMSNorm(epsilon, name='attention_norm')(x), rotary, blocks, reach)
     x = x + attention
-    x = x + MLP(self.config, self.constrain, name='mlp')(
+    x = x + MLP(self.config, self.decoding, self.constrain, name='mlp')(
         RMSNorm(epsilon, name='mlp_norm')(x))
     x = self.constrain(x, ('batch', 'length', 'embed_activation'))
     return x, (keys, values)
@@ -175,15 +196,16 @@ class Layer(nn.Module):
 class Attention(nn.Module):
   """Grouped-query attention over given blocks and, causally, over itself."""
   config: config_lib.ModelConfig
+  decoding: bool
   constrain: Constrain
 
   @nn.compact
-  def __call__(self, x, rotary, blocks, lengths):
+  def __call__(self, x, rotary, blocks, reach):
     c = self.config
     rows, length, _ = x.shape
     def project(name, heads, axis):
-      out = Linear(heads * c.head_dim, c, ('embed', axis), c.qkv_bias,
-                   name=name)(x)
+      out = Linear(heads * c.head_dim, c, ('embed', axis), self.decoding,
+                   c.qkv_bias, name=name)(x)
       return out.reshape(rows, length, heads, c.head_dim).swapaxes(1, 2)
     query = project('query', c.num_heads, 'heads')
     key = project('key', c.num_kv_heads, 'kv_heads')
@@ -193,38 +215,46 @@ class Attention(nn.Module):
       key = RMSNorm(c.norm_epsilon, name='key_norm')(key)
     query, key = _rotate(query, rotary), _rotate(key, rotary)
     query = self.constrain(query, ('batch', 'heads', 'length', None))
-    out = attend(query, key, value, blocks, lengths)
+    out = attend(query, key, value, blocks, reach)
     out = out.swapaxes(1, 2).reshape(rows, length, c.num_heads * c.head_dim)
-    out = Linear(c.hidden_size, c, ('heads', 'embed'), name='output')(out)
+    out = Linear(c.hidden_size, c, ('heads', 'embed'), self.decoding,
+                 name='output')(out)
     return out, key, value
 
 
 class MLP(nn.Module):
   """down(silu(gate(x)) * up(x))."""
   config: config_lib.ModelConfig
+  decoding: bool
   constrain: Constrain
 
   @nn.compact
   def __call__(self, x):
     c = self.config
-    gate = Linear(c.intermediate_size, c, ('embed', 'mlp'), name='gate')(x)
-    up = Linear(c.intermediate_size, c, ('embed', 'mlp'), name='up')(x)
+    def project(features, axes, name):
+      return Linear(features, c, axes, self.decoding, name=name)
+    gate = project(c.intermediate_size, ('embed', 'mlp'), 'gate')(x)
+    up = project(c.intermediate_size, ('embed', 'mlp'), 'up')(x)
     hidden = self.constrain(jax.nn.silu(gate) * up, ('batch', 'length', 'mlp'))
-    return Linear(c.hidden_size, c, ('mlp', 'embed'), name='down')(hidden)
+    return project(c.hidden_size, ('mlp', 'embed'), 'down')(hidden)
 
 
 class Linear(nn.Module):
-  """x @ kernel (+ bias), kernel float32[in, out], computed in x's dtype."""
+  """x @ kernel (+ bias), kernel float32[in, out], computed in x's dtype.
+
+  For decoding the kernel is [out, in].
+  """
   features: int
   config: config_lib.ModelConfig
   axes: tuple[str, str]
+  decoding: bool
   use_bias: bool = False
 
   @nn.compact
   def __call__(self, x):
-    kernel = self.param('kernel', _normal(self.config, self.axes),
-                        (x.shape[-1], self.features))
-    out = _matmul(x, kernel)
+    kernel = _weight(self, 'kernel', self.config,
+                     (x.shape[-1], self.features), self.axes, self.decoding)
+    out = _matmul(x, kernel, self.decoding)
     if self.use_bias:
       bias = self.param(
           'bias', nn.with_partitioning(nn.initializers.zeros, self.axes[1:]),
@@ -247,49 +277,81 @@ class RMSNorm(nn.Module):
     return (y * scale).astype(x.dtype)
 
 
-def attend(query, key, value, blocks, lengths):
+def attend(query, key, value, blocks, reach):
   """Softmax attention over cached blocks and, causally, over own tokens.
+
+  Each block gives an unnormalized sum with its own maximum; they are put on
+  one scale at the end, so that no two blocks are ever copied together.
 
   Args:
     query: [B, H, T, d], rotary embedding applied.
     key: [B, K, T, d], of the same tokens.
     value: [B, K, T, d].
-    blocks: pairs of keys and values [R, K, S, d], R a divisor of B.
-    lengths: int32[R] a block.
+    blocks: pairs of keys and values [R, K, S, d].
+    reach: (lengths int32[R], Members or None) a block; without members R
+      divides B.
 
   Returns:
     [B, H, T, d], in query's dtype.
   """
   rows, heads, length, width = query.shape
   kv_heads = key.shape[1]
-  shape = (kv_heads, heads // kv_heads, length)
-  query = query * width ** -0.5
-
-  def scores_of(keys):  # [B, K, H/K, T, S], float32
-    shared = query.reshape(keys.shape[0], -1, *shape, width)
-    scores = jnp.einsum('rnkgtd,rksd->rnkgts', shared, keys,
-                        preferred_element_type=jnp.float32)
-    return scores.reshape(rows, *shape, keys.shape[2])
-
-  lowest = jnp.finfo(jnp.float32).min
-  parts = []
-  for (keys, _), valid in zip(blocks, lengths, strict=True):
-    mask = jnp.arange(keys.shape[2]) < valid[:, None]  # [R, S]
-    mask = jnp.repeat(mask, rows // keys.shape[0], 0)
-    parts.append(jnp.where(mask[:, None, None, None], scores_of(keys), lowest))
-  causal = jnp.tril(jnp.ones((length, length), bool))
-  parts.append(jnp.where(causal, scores_of(key), lowest))
-  weights = jax.nn.softmax(jnp.concatenate(parts, -1), -1).astype(query.dtype)
-
-  out, start = 0.0, 0
-  for values in (*(values for _, values in blocks), value):
-    part = weights[..., start:start + values.shape[2]]
-    start += values.shape[2]
-    part = part.reshape(values.shape[0], -1, *shape, values.shape[2])
-    out += jnp.einsum('rnkgts,rksd->rnkgtd', part, values,
-                      preferred_element_type=jnp.float32).reshape(
-                          rows, *shape, width)
+  query = (query * width ** -0.5).reshape(
+      rows, kv_heads, heads // kv_heads, length, width)
+  parts = [_part_of_block(query, *pair, *where)
+           for pair, where in zip(blocks, reach, strict=True)]
+  if length == 1:  # products of one column are slow on CPUs
+    score = jnp.sum(query * key[:, :, None], -1, dtype=jnp.float32)
+    out = jnp.broadcast_to(value[:, :, None], query.shape)
+    parts.append((score, jnp.ones_like(score), out.astype(jnp.float32)))
+  else:
+    causal = jnp.tril(jnp.ones((length, length), bool))
+    own = _part(query[:, None], key, value, causal)
+    parts.append(jax.tree.map(lambda x: x[:, 0], own))
+  peaks, totals, outs = zip(*parts)
+  peak = functools.reduce(jnp.maximum, peaks)
+  scales = [jnp.exp(p - peak) for p in peaks]
+  total = sum(s * t for s, t in zip(scales, totals))
+  out = sum((s / total)[..., None] * o for s, o in zip(scales, outs))
   return out.reshape(rows, heads, length, width).astype(query.dtype)
+
+
+def _part_of_block(query, keys, values, lengths, members):
+  """A block's part of every query row's attention; see _part."""
+  if members is None:
+    query = query.reshape(keys.shape[0], -1, *query.shape[1:])
+  else:
+    query = query.at[members.rows].get(mode='fill', fill_value=0)
+  mask = jnp.arange(keys.shape[2]) < lengths[:, None]
+  part = _part(query, keys, values, mask[:, None, None, None, None])
+  part = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), part)
+  if members is None:
+    return part
+  return jax.tree.map(lambda x: x.at[members.places].get(mode='clip'), part)
+
+
+def _part(query, keys, values, mask):
+  """exp(scores - peak), summed and weighted by values.
+
+  Args:
+    query: [R, n, K, H/K, T, d].
+    keys: [R, K, S, d].
+    values: [R, K, S, d].
+    mask: broadcast to [R, n, K, H/K, T, S].
+
+  Returns:
+    peak and total float32[R, n, K, H/K, T], out float32[..., d]. Where the
+    mask is empty the peak is the lowest number and the rest has no meaning.
+  """
+  scores = jnp.einsum('rnkgtd,rksd->rnkgts', query, keys,
+                      preferred_element_type=jnp.float32)
+  scores = jnp.where(mask, scores, jnp.finfo(jnp.float32).min)
+  # The result does not depend on the peak, so neither does its gradient.
+  peak = jax.lax.stop_gradient(jnp.max(scores, -1))
+  weights = jnp.exp(scores - peak[..., None])
+  out = jnp.einsum('rnkgts,rksd->rnkgtd', weights.astype(query.dtype), values,
+                   preferred_element_type=jnp.float32)
+  return peak, jnp.sum(weights, -1), out
 
 
 def rotary_frequencies(config: config_lib.ModelConfig) -> np.ndarray:
@@ -327,8 +389,10 @@ def _rotate(x, rotary):
       -1).astype(x.dtype)
 
 
-def _matmul(x, kernel):
+def _matmul(x, kernel, transposed=False):
   """x [..., in] @ kernel [in, out] in x's dtype, float32 out.
+
+  A transposed kernel is [out, in], and is the left operand.
 
   Tokens are flattened first: the backward products of a 3-D operand are far
   slower on CPUs. Under `jax.default_matmul_precision('highest')` a product is
@@ -341,11 +405,25 @@ def _matmul(x, kernel):
   parts = 1
   if jax.config.jax_default_matmul_precision == 'highest':
     parts = math.gcd(size, _PRECISE_PARTS)
-  out = sum(
-      jax.lax.dot(flat[:, i:i + size // parts], kernel[i:i + size // parts],
-                  preferred_element_type=jnp.float32)
-      for i in range(0, size, size // parts))
-  return out.reshape(*x.shape[:-1], kernel.shape[-1])
+
+  def product(start, stop):
+    if not transposed:
+      return jax.lax.dot(flat[:, start:stop], kernel[start:stop],
+                         preferred_element_type=jnp.float32)
+    return jax.lax.dot_general(
+        kernel[:, start:stop], flat[:, start:stop], (((1,), (1,)), ((), ())),
+        preferred_element_type=jnp.float32).T
+
+  step = size // parts
+  out = sum(product(i, i + step) for i in range(0, size, step))
+  return out.reshape(*x.shape[:-1], out.shape[-1])
+
+
+def _weight(module, name, config, shape, axes, transposed):
+  """A parameter [in, out], or [out, in] where it is the left operand."""
+  if transposed:
+    shape, axes = shape[::-1], axes[::-1]
+  return module.param(name, _normal(config, axes), shape)
 
 
 def _normal(config, axes):

@@ -1,9 +1,39 @@
 """Drawing one token a row, keyed by (seed, request, position) alone."""
+from typing import NamedTuple
+
 import jax
 import jax.numpy as jnp
 
+from rlclip.types import Array
+
 # Two levels make the inverse CDF cheap: sums of blocks, then within one block.
 _BLOCK = 128
+
+
+class Settings(NamedTuple):
+  """How each row draws; see types.SamplingSpec."""
+  temperatures: Array  # float32[B], 0 for greedy
+  top_ps: Array  # float32[B] in (0, 1]; 1 keeps all
+  top_ks: Array  # int32[B]; 0 keeps all
+  min_tokens: Array  # int32[B]
+  max_tokens: Array  # int32[B]
+  stop_ids: Array  # int32[B, M], padded with -1
+
+
+class Mode(NamedTuple):
+  """What any row asks for, so that nobody pays for what no row does.
+
+  Static: a compilation each.
+  """
+  greedy: bool = False  # some temperature is 0
+  filtered: bool = False  # some top_p, top_k or min_tokens is set
+
+
+class Drawn(NamedTuple):
+  """One token a row."""
+  tokens: Array  # int32[B]
+  logps: Array  # float32[B], under the distribution drawn from
+  finite: Array  # bool[B], False where the logits made no distribution
 
 
 def uniforms(key, request_ids, positions):
@@ -22,24 +52,40 @@ def uniforms(key, request_ids, positions):
   return jax.vmap(jax.random.uniform)(keys)
 
 
-def draw(logits, uniform, temperatures):
+def allowed(logits, settings: Settings, positions):
+  """Sets to -inf what a row may not draw; see keep_top and min_tokens."""
+  early = positions < settings.min_tokens
+  ids = jnp.where(early[:, None], settings.stop_ids, -1)
+  # Index V is out of range, and dropped.
+  ids = jnp.where(ids < 0, logits.shape[-1], ids)
+  rows = jnp.arange(logits.shape[0])[:, None]
+  logits = logits.at[rows, ids].set(-jnp.inf, mode='drop')
+  return keep_top(
+      logits, settings.temperatures, settings.top_ps, settings.top_ks)
+
+
+def draw(logits, uniform, temperatures, *, greedy: bool = True) -> Drawn:
   """Inverts each row's cumulative distribution; temperature 0 takes the mode.
 
   Args:
-    logits: float32[B, V], filtered (-inf) where a token is not allowed.
+    logits: float32[B, V], -inf where a token is not allowed.
     uniform: float32[B] in [0, 1).
     temperatures: float32[B], 0 for greedy.
+    greedy: whether any of them is 0.
 
   Returns:
-    tokens int32[B] and their log-probs float32[B] under the distribution
-    drawn from; a greedy row reports the log-prob at temperature 1.
+    Drawn; a greedy row reports the log-prob at temperature 1.
   """
-  greedy = temperatures == 0
-  scaled = logits / jnp.where(greedy, 1.0, temperatures)[:, None]
-  tokens = jnp.where(
-      greedy, jnp.argmax(logits, -1), _invert_cdf(scaled, uniform))
+  is_greedy = temperatures == 0
+  scaled = logits / jnp.where(is_greedy, 1.0, temperatures)[:, None]
+  peak = jnp.max(scaled, -1)
+  tokens, total = _invert_cdf(scaled - peak[:, None], uniform)
+  if greedy:
+    tokens = jnp.where(is_greedy, jnp.argmax(logits, -1), tokens)
   chosen = jnp.take_along_axis(scaled, tokens[:, None], -1)[:, 0]
-  return tokens, chosen - jax.nn.logsumexp(scaled, -1)
+  # A NaN or +inf anywhere reaches one of the two.
+  finite = jnp.isfinite(peak) & jnp.isfinite(total)
+  return Drawn(tokens, chosen - peak - jnp.log(total), finite)
 
 
 def keep_top(logits, temperatures, top_ps, top_ks):
@@ -70,12 +116,21 @@ def keep_top(logits, temperatures, top_ps, top_ks):
 
 
 def _invert_cdf(logits, uniform):
-  """The first token whose cumulative probability exceeds `uniform`."""
+  """The first token whose cumulative probability exceeds `uniform`.
+
+  Args:
+    logits: float32[B, V], at most 0.
+    uniform: float32[B].
+
+  Returns:
+    tokens int32[B], and the sum of exp(logits), float32[B].
+  """
   rows, vocab = logits.shape
-  pad = -vocab % _BLOCK
-  weights = jnp.exp(logits - jnp.max(logits, -1, keepdims=True))
-  weights = jnp.pad(weights, ((0, 0), (0, pad))).reshape(rows, -1, _BLOCK)
-  sums = jnp.cumsum(weights.sum(-1), -1)
+  weights = jnp.exp(logits)
+  weights = jnp.pad(weights, ((0, 0), (0, -vocab % _BLOCK)))
+  weights = weights.reshape(rows, -1, _BLOCK)
+  blocks = weights.sum(-1)
+  sums = jnp.cumsum(blocks, -1)
   target = uniform[:, None] * sums[:, -1:]
   block = jnp.sum(sums <= target, -1)
   # Rounding can leave the target at or beyond the last sum.
@@ -88,4 +143,4 @@ def _invert_cdf(logits, uniform):
   index = jnp.sum(within <= target - before, -1)
   # Never a token of probability zero: the last one that added to the sum.
   index = jnp.minimum(index, jnp.sum(within < within[:, -1:], -1))
-  return block * _BLOCK + index
+  return block * _BLOCK + index, blocks.sum(-1)

@@ -1,7 +1,16 @@
-"""The in-process sampler: fixed slots, refilled as completions finish."""
+"""The in-process sampler: slots that are refilled as completions finish.
+
+  requests -> Table.take     a slot, and a line of the prompt's prefix
+           -> prefill        new prompts, chunk by chunk
+           -> admit          what the slots work on
+           -> decode_round   a few tokens for every slot
+           -> Report         to the host: tokens, and who is finished
+"""
 import collections
+import dataclasses
 import functools
-from typing import Sequence
+import logging
+from typing import Callable, Iterator, NamedTuple, Sequence
 
 import jax
 import jax.numpy as jnp
@@ -9,13 +18,36 @@ import numpy as np
 
 from rlclip.models import config as config_lib
 from rlclip.models import transformer
+from rlclip.sampler import draw, prefixes, requests as requests_lib
 from rlclip.sampler import slots as slots_lib
 from rlclip.types import Completion, Params, Request
 
+_log = logging.getLogger(__name__)
+
 _FINISH = {slots_lib.STOP: 'stop', slots_lib.LENGTH: 'length',
            slots_lib.ERROR: 'error'}
-_MAX_STOP_IDS = 8
-_SMALLEST_BUCKET = 16
+# Sizes are powers of this, which bounds the compilations.
+_BASE = 4
+_SMALLEST_CHUNK, _SMALLEST_CACHE = 16, 64  # tokens
+_CHUNK = 256  # longest chunk of a prompt, in tokens
+_PROMPTS = 4  # computed at once
+
+
+class Piece(NamedTuple):
+  """Tokens of one completion, as they become known."""
+  index: int  # of its request
+  tokens: np.ndarray  # int32[k], those since the last piece
+  logps: np.ndarray  # float32[k]
+  finish: str | None  # as in Completion, with its last tokens
+
+
+@dataclasses.dataclass
+class _Work:
+  """A request in a slot."""
+  index: int
+  request: Request
+  round: int  # the first that draws for it
+  tokens: list[int] = dataclasses.field(default_factory=list)
 
 
 class Engine:
@@ -23,8 +55,10 @@ class Engine:
 
   def __init__(self, config: config_lib.ModelConfig, *, seed: int,
                num_slots: int, max_prompt: int, max_tokens: int,
-               steps_per_round: int = 16, dtype=jnp.float32,
-               constrain=lambda array, axes: array):
+               steps_per_round: int = 16, rounds_ahead: int | None = None,
+               dtype=jnp.float32,
+               constrain=lambda array, axes: array,
+               decode: Callable[[Sequence[int]], str] | None = None):
     """Allocates nothing yet: the first generate() does.
 
     Args:
@@ -34,42 +68,62 @@ class Engine:
       max_prompt: longest prompt in tokens.
       max_tokens: longest completion in tokens.
       steps_per_round: tokens a slot may draw before the host looks.
+      rounds_ahead: rounds that the device is given before the host has read
+        the last one: 1 hides the host's work, and leaves a finished slot idle
+        for one round more; 0 waits. None takes 1 on accelerators, where a
+        step is short, and 0 on CPUs.
       dtype: of weights, activations and cache.
       constrain: lays an activation on the mesh by logical axis names.
+      decode: ids -> text, for stop strings.
     """
     self._model = transformer.make(
-        config, dtype=dtype, scan_layers=False, constrain=constrain)
+        config, dtype=dtype, decoding=True, constrain=constrain)
     self._key = jax.random.key(seed)
     self._num_slots = num_slots
     self._max_prompt = max_prompt
     self._max_tokens = max_tokens
+    self._steps = steps_per_round
+    if rounds_ahead is None:
+      rounds_ahead = int(jax.default_backend() != 'cpu')
+    self._rounds_ahead = rounds_ahead
+    self._text = decode
     self._params, self._version = None, -1
-    self._slots = None
+    self._sizes, self._slots, self._table = None, None, None
 
-    def unstacked_copy(params):
+    def copy(params):
       # A copy even where nothing changes: the learner donates its arrays.
-      params = transformer.unstack(params, config.num_layers)
+      params = transformer.decoding_params(params, config.num_layers)
       return jax.tree.map(lambda x: jnp.copy(x.astype(dtype)), params)
 
-    def empty():
-      # One round beyond the last token, which is the most a flush may write.
-      return slots_lib.empty(
-          self._model, num_slots, max_prompt + max_tokens + steps_per_round,
-          max_tokens, _MAX_STOP_IDS, dtype)
-
-    self._copy = jax.jit(unstacked_copy)
-    self._empty = jax.jit(empty)
-    self._admit = jax.jit(
-        functools.partial(slots_lib.admit, self._model),
-        static_argnames=('filtered',), donate_argnums=2)
+    self._copy = jax.jit(copy)
+    self._empty = jax.jit(
+        lambda sizes: slots_lib.empty(
+            self._model, sizes, requests_lib.MAX_STOP_IDS, dtype, constrain),
+        static_argnums=0)
+    self._grow = jax.jit(slots_lib.grow, static_argnums=1)
+    self._prefill = jax.jit(
+        functools.partial(slots_lib.prefill, self._model),
+        static_argnames='later', donate_argnums=1)
+    self._admit = jax.jit(slots_lib.admit, donate_argnums=0)
     self._decode = jax.jit(
         functools.partial(
             slots_lib.decode_round, self._model, num_steps=steps_per_round),
-        static_argnames=('filtered',), donate_argnums=2)
+        static_argnames='mode', donate_argnums=2)
+
+  @property
+  def num_compilations(self) -> int:
+    """Of all functions so far; it stays where the shapes stay."""
+    return sum(f._cache_size() for f in (
+        self._empty, self._grow, self._prefill, self._admit, self._decode))
 
   def load_weights(self, params: Params, version: int) -> None:
-    """Copies the learner's parameters (layers stacked) for sampling."""
+    """Copies the learner's parameters (layers stacked) for sampling.
+
+    Keys and values of the old weights are dropped.
+    """
     self._params, self._version = self._copy(params), version
+    if self._table is not None:
+      self._table.forget()
 
   def generate(self, requests: Sequence[Request]) -> list[Completion]:
     """Draws one completion a request; results in the order of the requests.
@@ -79,107 +133,183 @@ class Engine:
         served.
       RuntimeError: if load_weights was never called.
     """
+    pieces: list[list[Piece]] = [[] for _ in requests]
+    version = self._version
+    for piece in self.stream(requests):
+      pieces[piece.index].append(piece)
+    return [
+        Completion(np.concatenate([p.tokens for p in parts]),
+                   np.concatenate([p.logps for p in parts]),
+                   parts[-1].finish, version) for parts in pieces]
+
+  def stream(self, requests: Sequence[Request]) -> Iterator[Piece]:
+    """As generate(), but yields tokens round by round as they are drawn.
+
+    Nothing else may be asked of the engine until the iterator ends.
+    """
     if self._params is None:
       raise RuntimeError('generate() before load_weights(): no weights yet.')
     for request in requests:
-      self._check(request)
-    filtered = any(r.spec.top_p < 1 or r.spec.top_k > 0 for r in requests)
-    waiting = collections.deque(range(len(requests)))
-    occupants = [None] * self._num_slots  # index of the request in each slot
-    results: list[Completion | None] = [None] * len(requests)
-    slots = self._slots if self._slots is not None else self._empty()
-    self._slots = None  # donated from here on
-    while waiting or any(o is not None for o in occupants):
-      if waiting and None in occupants:
-        slots = self._fill(slots, requests, waiting, occupants, filtered)
-      slots = self._decode(self._params, self._key, slots, filtered=filtered)
-      self._harvest(slots, occupants, results)
+      requests_lib.check(
+          request, self._model.config.vocab_size, self._max_prompt,
+          self._max_tokens, has_text=self._text is not None)
+    if not requests:
+      return
+    before = self.num_compilations
+    self._prepare(requests)
+    mode = requests_lib.mode_of(requests)
+    waiting = collections.deque(enumerate(requests))
+    working: dict[int, _Work] = {}
+    reports = collections.deque()
+    # Donated from here on, and lost if anything fails.
+    slots, self._slots, number = self._slots, None, 0
+    while waiting or working:
+      if waiting and len(working) < self._num_slots:
+        slots = self._fill(slots, waiting, working, number)
+      if working:
+        slots = self._make_room(slots, working)
+        # With nobody waiting there is no reason to stop early.
+        patience = max(1, self._num_slots // 8) if waiting else 1 << 30
+        slots, report = self._decode(
+            self._params, self._key, slots, np.int32(patience), mode=mode)
+        reports.append((number, report))
+        number += 1
+      while reports and (len(reports) > self._rounds_ahead or not waiting):
+        cut = []
+        yield from self._harvest(*reports.popleft(), working, cut)
+        if cut:
+          slots = self._release(slots, cut)
     self._slots = slots
-    return results
+    if self.num_compilations > before:
+      _log.info('The sampler compiled %d functions for %s; %d in all.',
+                self.num_compilations - before, self._sizes,
+                self.num_compilations)
 
-  def _fill(self, slots, requests, waiting, occupants, filtered):
-    """Admits as many waiting requests as there are free slots."""
-    free = [i for i, o in enumerate(occupants) if o is None]
-    indices = [waiting.popleft() for _ in range(min(len(free), len(waiting)))]
-    prompts, sources = [], []
-    for index in indices:
-      prompt = requests[index].prompt
-      if not prompts or not np.array_equal(prompts[-1], prompt):
-        prompts.append(prompt)
-      sources.append(len(prompts) - 1)
-    taken = free[:len(indices)]
-    for slot, index in zip(taken, indices, strict=True):
-      occupants[slot] = index
-    # Sizes are rounded up to powers of two, which bounds the compilations.
-    length = _bucket(max(map(len, prompts)), _SMALLEST_BUCKET,
-                     self._max_prompt)
-    tokens = np.zeros((_bucket(len(prompts), 1, self._num_slots), length),
-                      np.int32)
-    lengths = np.ones(len(tokens), np.int32)
-    for i, prompt in enumerate(prompts):
-      tokens[i, :len(prompt)] = prompt
-      lengths[i] = len(prompt)
-    pad = self._num_slots - len(indices)
-    rows = np.array(taken + [self._num_slots] * pad, np.int32)
-    sources = np.array(sources + [0] * pad, np.int32)
-    chosen = [requests[i] for i in indices] + [requests[indices[0]]] * pad
-    return self._admit(
-        self._params, self._key, slots, tokens, lengths, rows, sources,
-        _request_arrays(chosen), filtered=filtered)
+  # ------------------------------------------------------------- sizes
 
-  def _harvest(self, slots, occupants, results):
-    """Takes finished completions out of their slots."""
-    status, num_tokens, tokens, logps = jax.device_get(
-        (slots.status, slots.num_tokens, slots.tokens, slots.logps))
-    for slot, index in enumerate(occupants):
-      if index is None or status[slot] == slots_lib.ACTIVE:
-        continue
-      count = num_tokens[slot]
-      results[index] = Completion(
-          tokens[slot, :count].copy(), logps[slot, :count].copy(),
-          _FINISH[int(status[slot])], self._version)
-      occupants[slot] = None
+  def _prepare(self, requests: Sequence[Request]):
+    """Slots of the shapes that these requests need, kept where they fit."""
+    group = requests_lib.longest_run(requests)
+    num_lines = min(self._num_slots, 1 << (group - 1).bit_length())
+    # Twice what is needed, so that prompts with stragglers block no slot.
+    num_prefixes = min(self._num_slots, 2 * -(-self._num_slots // num_lines))
+    longest = max(len(r.prompt) for r in requests)
+    capacity = _bucket(longest - 1, _SMALLEST_CACHE, self._max_prompt)
+    # Later chunks are written whole: they need room for their padding.
+    if capacity > _CHUNK:
+      capacity = -(-capacity // _CHUNK) * _CHUNK
+    sizes = slots_lib.Sizes(
+        self._num_slots, num_prefixes, num_lines, capacity,
+        self._capacity(1))
+    fits = self._slots is not None and (
+        sizes._replace(capacity=0) == self._sizes._replace(capacity=0))
+    if not fits:
+      self._sizes, self._slots = sizes, self._empty(sizes)
+      self._table = prefixes.Table(num_prefixes, num_lines, self._num_slots)
 
-  def _check(self, request: Request):
-    """Refuses what the engine cannot serve, before any work."""
-    spec, length = request.spec, len(request.prompt)
-    vocab = self._model.config.vocab_size
-    def refuse(what, remedy):
-      raise ValueError(f'Request {request.id}: {what}. {remedy}')
-    if not 1 <= length <= self._max_prompt:
-      refuse(f'its prompt has {length} tokens, expected 1 to '
-             f'{self._max_prompt}', 'Raise config.rollout.prompt_length.')
-    if not 1 <= spec.max_tokens <= self._max_tokens:
-      refuse(f'max_tokens is {spec.max_tokens}, expected 1 to '
-             f'{self._max_tokens}', 'Raise config.rollout.completion_length.')
-    if spec.temperature < 0:
-      refuse(f'temperature is {spec.temperature}, expected 0 (greedy) or more',
-             'Set config.rollout.temperature.')
-    if not 0 < spec.top_p <= 1 or spec.top_k < 0:
-      refuse(f'top_p is {spec.top_p} and top_k {spec.top_k}, expected '
-             f'0 < top_p <= 1 and top_k >= 0', 'Use 1 and 0 to keep all.')
-    if len(spec.stop_ids) > _MAX_STOP_IDS:
-      refuse(f'{len(spec.stop_ids)} stop ids, expected at most '
-             f'{_MAX_STOP_IDS}', 'Drop those the model never emits.')
-    outside = [i for i in spec.stop_ids if not 0 <= i < vocab]
-    if outside:
-      refuse(f'stop ids {outside} are outside the vocabulary of {vocab}',
-             'Check the tokenizer.')
+  def _make_room(self, slots, working):
+    """Room in every slot for one more round."""
+    # A slot's reports may be some rounds behind.
+    behind = self._steps * self._rounds_ahead
+    needed = 1 + behind + max(len(w.tokens) for w in working.values())
+    capacity = self._capacity(min(needed, self._max_tokens))
+    if capacity > self._sizes.capacity:
+      self._sizes = self._sizes._replace(capacity=capacity)
+      slots = self._grow(slots, capacity)
+    return slots
 
+  def _capacity(self, num_tokens: int) -> int:
+    """Room for so many tokens and, beyond the last, one round's flush."""
+    return self._steps - 1 + _bucket(
+        num_tokens, _SMALLEST_CACHE, self._max_tokens)
 
-def _request_arrays(requests: Sequence[Request]) -> slots_lib.Requests:
-  stop_ids = np.full((len(requests), _MAX_STOP_IDS), -1, np.int32)
-  for i, request in enumerate(requests):
-    stop_ids[i, :len(request.spec.stop_ids)] = request.spec.stop_ids
-  field = lambda name, dtype: np.array(
-      [getattr(r.spec, name) for r in requests], dtype)
-  return slots_lib.Requests(
-      ids=np.array([r.id for r in requests], np.uint32),
-      temperatures=field('temperature', np.float32),
-      top_ps=field('top_p', np.float32), top_ks=field('top_k', np.int32),
-      max_tokens=field('max_tokens', np.int32), stop_ids=stop_ids)
+  # ------------------------------------------------------------ rounds
+
+  def _fill(self, slots, waiting, working, number):
+    """Gives free slots to waiting requests, in their order."""
+    free = [i for i in range(self._num_slots) if i not in working]
+    places, admitted, fresh = [], [], []
+    while free and waiting:
+      index, request = waiting[0]
+      taken = self._table.take(request.prompt, free[0])
+      if taken is None:
+        break
+      waiting.popleft()
+      places.append(free.pop(0))
+      admitted.append(request)
+      working[places[-1]] = _Work(index, request, number)
+      if taken[1]:
+        fresh.append((taken[0], request.prompt))
+    if fresh:
+      slots = self._compute(slots, fresh)
+    return self._put(slots, places, requests_lib.rows(admitted))
+
+  def _compute(self, slots, fresh):
+    """Prefills prompts, each without its last token."""
+    for start in range(0, max(len(p) for _, p in fresh), _CHUNK):
+      chunks = [(which, prompt[start:-1][:_CHUNK]) for which, prompt in fresh
+                if start == 0 or len(prompt) - 1 > start]
+      for i in range(0, len(chunks), _PROMPTS):
+        slots = self._compute_chunks(slots, chunks[i:i + _PROMPTS], start)
+    return slots
+
+  def _compute_chunks(self, slots, chunks, start):
+    count = 1 if len(chunks) == 1 else _PROMPTS
+    length = _bucket(max(len(c) for _, c in chunks), _SMALLEST_CHUNK,
+                     min(_CHUNK, self._sizes.prefix_capacity))
+    tokens = np.zeros((count, length), np.int32)
+    counts = np.zeros(count, np.int32)
+    which = np.full(count, self._sizes.num_prefixes, np.int32)
+    for i, (prefix, chunk) in enumerate(chunks):
+      tokens[i, :len(chunk)], counts[i], which[i] = chunk, len(chunk), prefix
+    return self._prefill(
+        self._params, slots, tokens, np.full(count, start, np.int32), counts,
+        which, later=start > 0)
+
+  def _put(self, slots, places, rows):
+    """Hands `rows` to slots, and the prefixes' members."""
+    if not places:
+      return slots
+    pad = self._num_slots - len(places)
+    # One shape, whatever is admitted.
+    rows = jax.tree.map(
+        lambda x: np.pad(x, ((0, pad),) + ((0, 0),) * (x.ndim - 1)), rows)
+    places = np.array([*places, *[self._num_slots] * pad], np.int32)
+    members = transformer.Members(*self._table.members())
+    return self._admit(slots, members, places, rows)
+
+  def _release(self, slots, places):
+    """Stops slots whose completions the host has ended."""
+    rows = requests_lib.no_rows(len(places), slots_lib.FREE)
+    return self._put(slots, places, rows)
+
+  def _harvest(self, number, report, working, cut):
+    """Yields a round's tokens and frees the slots of finished requests."""
+    report = jax.device_get(report)
+    for slot, work in list(working.items()):
+      if work.round > number:
+        continue  # the report is of the slot's last request
+      count, status = int(report.counts[slot]), int(report.status[slot])
+      tokens = report.tokens[slot, :count]
+      finish = _FINISH.get(status)
+      work.tokens.extend(tokens.tolist())
+      kept = requests_lib.stop_length(work.tokens, count, work.request.spec,
+                                      self._text)
+      if kept is not None:
+        drop = len(work.tokens) - kept
+        count, finish = count - drop, 'stop'
+        if status == slots_lib.ACTIVE:
+          cut.append(slot)
+      if count or finish:
+        yield Piece(work.index, tokens[:count].copy(),
+                    report.logps[slot, :count].copy(), finish)
+      if finish:
+        del working[slot]
+        self._table.leave(slot)
 
 
 def _bucket(size: int, smallest: int, largest: int) -> int:
-  """The next power of two, at least `smallest`, at most `largest`."""
-  return min(largest, max(smallest, 1 << (size - 1).bit_length()))
+  """The least of a few sizes that holds `size`."""
+  while smallest < size:
+    smallest *= _BASE
+  return max(1, min(smallest, largest))

@@ -1,8 +1,11 @@
-"""The device side of the sampler: slots, and the two jitted functions on them.
+"""The device side of the sampler: slots, prefixes, and the jitted functions.
 
-A slot holds one completion in the making. `admit` prefills prompts and puts
-requests into free slots; `decode_round` advances every slot by up to a fixed
-number of tokens. Between rounds the host reads what is finished.
+A slot holds one completion in the making: its own keys and values, and which
+prefix it continues. A prefix is a prompt without its last token; its keys and
+values lie there once, for all slots that continue it. `prefill` computes
+prefixes, `admit` starts requests in slots, whose first input is the prompt's
+last token, and `decode_round` advances every slot by a few tokens. Between
+rounds the host reads what is finished.
 """
 from typing import NamedTuple
 
@@ -16,151 +19,233 @@ from rlclip.types import Array
 ACTIVE, STOP, LENGTH, ERROR, FREE = range(5)
 
 
-class Requests(NamedTuple):
-  """Per-row sampling settings; rows are slots, or requests to be admitted."""
-  ids: Array  # uint32[B]
-  temperatures: Array  # float32[B]
-  top_ps: Array  # float32[B]
-  top_ks: Array  # int32[B]
-  max_tokens: Array  # int32[B]
-  stop_ids: Array  # int32[B, M], padded with -1
+class Sizes(NamedTuple):
+  """Shapes of the slots; a compilation each."""
+  num_slots: int  # B
+  num_prefixes: int  # R
+  num_lines: int  # n, slots that may continue one prefix
+  prefix_capacity: int  # S
+  capacity: int  # T, tokens of a completion whose keys fit
+
+
+class Rows(NamedTuple):
+  """What each slot is working on; all of it is small."""
+  ids: Array  # uint32[B], of the requests
+  lengths: Array  # int32[B], tokens whose keys are in the slot
+  last_tokens: Array  # int32[B], the next input
+  num_tokens: Array  # int32[B], drawn so far
+  status: Array  # int32[B], one of the constants above
+  settings: draw.Settings
 
 
 class Slots(NamedTuple):
-  """B completions in the making."""
+  """B completions in the making, and the R prefixes that they continue."""
   keys: tuple[Array, ...]  # L arrays [B, K, T, d]
   values: tuple[Array, ...]
-  lengths: Array  # int32[B], tokens whose keys are cached
-  last_tokens: Array  # int32[B], drawn, not yet cached
-  num_tokens: Array  # int32[B], drawn so far
-  tokens: Array  # int32[B, C]
-  logps: Array  # float32[B, C]
-  status: Array  # int32[B], one of the constants above
-  requests: Requests
+  prefixes: transformer.KVBlock  # L arrays [R, K, S, d]
+  rows: Rows
 
 
-def empty(model: transformer.Model, num_slots: int, capacity: int,
-          max_tokens: int, max_stop_ids: int, dtype) -> Slots:
-  """Slots with nothing in them; `capacity` is T."""
+class Report(NamedTuple):
+  """What a round did, for the host."""
+  tokens: Array  # int32[B, num_steps]
+  logps: Array  # float32[B, num_steps]
+  counts: Array  # int32[B], how many of them are
+  status: Array  # int32[B]
+
+
+def empty(model: transformer.Model, sizes: Sizes, max_stop_ids: int, dtype,
+          constrain=lambda array, axes: array) -> Slots:
+  """Slots and prefixes with nothing in them."""
   c = model.config
-  cache = lambda: tuple(
-      jnp.zeros((num_slots, c.num_kv_heads, capacity, c.head_dim), dtype)
-      for _ in range(c.num_layers))
+  num_slots, num_prefixes = sizes.num_slots, sizes.num_prefixes
+
+  def cache(rows, capacity, axis):
+    shape = rows, c.num_kv_heads, capacity, c.head_dim
+    return tuple(
+        constrain(jnp.zeros(shape, dtype), (axis, 'kv_heads', None, None))
+        for _ in range(c.num_layers))
+
   ints = lambda: jnp.zeros(num_slots, jnp.int32)
   floats = lambda: jnp.ones(num_slots, jnp.float32)
+  own = lambda: cache(num_slots, sizes.capacity, 'batch')
+  shared = lambda: cache(num_prefixes, sizes.prefix_capacity, None)
   return Slots(
-      keys=cache(), values=cache(), lengths=ints(), last_tokens=ints(),
-      num_tokens=ints(), tokens=jnp.zeros((num_slots, max_tokens), jnp.int32),
-      logps=jnp.zeros((num_slots, max_tokens), jnp.float32),
-      status=jnp.full(num_slots, FREE, jnp.int32),
-      requests=Requests(
-          jnp.zeros(num_slots, jnp.uint32), floats(), floats(), ints(), ints(),
-          jnp.full((num_slots, max_stop_ids), -1, jnp.int32)))
+      keys=own(), values=own(),
+      prefixes=transformer.KVBlock(
+          shared(), shared(), jnp.zeros(num_prefixes, jnp.int32),
+          transformer.Members(
+              jnp.full((num_prefixes, sizes.num_lines), num_slots, jnp.int32),
+              ints())),
+      rows=Rows(
+          ids=jnp.zeros(num_slots, jnp.uint32), lengths=ints(),
+          last_tokens=ints(), num_tokens=ints(),
+          status=jnp.full(num_slots, FREE, jnp.int32),
+          settings=draw.Settings(
+              floats(), floats(), ints(), ints(), ints(),
+              jnp.full((num_slots, max_stop_ids), -1, jnp.int32))))
 
 
-def admit(model, params, key, slots: Slots, prompts, prompt_lengths, rows,
-          sources, requests: Requests, *, filtered: bool) -> Slots:
-  """Prefills R prompts and starts requests from them, first token drawn.
+def grow(slots: Slots, capacity: int) -> Slots:
+  """The same slots with room for longer completions."""
+  pad = lambda x: jnp.pad(
+      x, ((0, 0), (0, 0), (0, capacity - x.shape[2]), (0, 0)))
+  return slots._replace(keys=tuple(map(pad, slots.keys)),
+                        values=tuple(map(pad, slots.values)))
+
+
+def prefill(model, params, slots: Slots, tokens, starts, counts, which, *,
+            later: bool) -> Slots:
+  """Computes a chunk of some prefixes.
 
   Args:
-    model: unrolled (scan_layers=False).
+    model: in its decoding form.
     params: its weights.
-    key: the sampler's.
     slots: the state to change.
-    prompts: int32[R, S], right-padded.
-    prompt_lengths: int32[R].
-    rows: int32[B], the slot each request takes; B (out of range) for none.
-    sources: int32[B], the prompt each request starts from.
-    requests: [B].
-    filtered: whether any request has top_p or top_k set.
+    tokens: int32[P, c], right-padded.
+    starts: int32[P], where the chunks begin in their prefixes.
+    counts: int32[P], their tokens.
+    which: int32[P], the prefixes; R (out of range) for none.
+    later: whether these chunks have others before them.
 
   Returns:
     The new slots.
   """
-  positions = jnp.broadcast_to(jnp.arange(prompts.shape[1]), prompts.shape)
-  states, keys, values = model.apply(params, prompts, positions)
-  last = jnp.take_along_axis(
-      states, (prompt_lengths - 1)[:, None, None], 1)[:, 0]
-  logits = model.unembed(params, last)[sources]
-  put = lambda array, new: array.at[rows].set(new, mode='drop')
-  fill = lambda cache, new: cache.at[rows, :, :new.shape[2]].set(
-      new[sources].astype(cache.dtype), mode='drop')
-  slots = slots._replace(
-      keys=tuple(map(fill, slots.keys, keys)),
-      values=tuple(map(fill, slots.values, values)),
-      lengths=put(slots.lengths, prompt_lengths[sources]),
-      num_tokens=put(slots.num_tokens, 0),
-      status=put(slots.status, ACTIVE),
-      requests=jax.tree.map(put, slots.requests, requests))
-  # Draw for every slot, keep it for the admitted ones.
-  admitted = put(jnp.zeros(slots.status.shape, bool), True)
-  logits = put(jnp.zeros((slots.status.shape[0], logits.shape[1])), logits)
-  return _append(key, slots, logits, admitted, filtered)
+  prefixes = slots.prefixes
+  before = lambda caches: tuple(
+      x.at[which].get(mode='fill', fill_value=0) for x in caches)
+  blocks = ()
+  if later:
+    old_keys, old_values = before(prefixes.keys), before(prefixes.values)
+    blocks = (transformer.KVBlock(old_keys, old_values, starts),)
+  positions = starts[:, None] + jnp.arange(tokens.shape[1])
+  _, keys, values = model.apply(params, tokens, positions, blocks)
+
+  def write(cache, new):
+    new = new.astype(cache.dtype)
+    if not later:
+      return cache.at[which, :, :new.shape[2]].set(new, mode='drop')
+    rows = cache.at[which].get(mode='fill', fill_value=0)
+    rows = jax.vmap(lambda row, part, start: jax.lax.dynamic_update_slice(
+        row, part, (0, start, 0)))(rows, new, starts)
+    return cache.at[which].set(rows, mode='drop')
+
+  return slots._replace(prefixes=prefixes._replace(
+      keys=tuple(map(write, prefixes.keys, keys)),
+      values=tuple(map(write, prefixes.values, values)),
+      lengths=prefixes.lengths.at[which].set(starts + counts, mode='drop')))
 
 
-def decode_round(model, params, key, slots: Slots, *, num_steps: int,
-                 filtered: bool) -> Slots:
+def admit(slots: Slots, members: transformer.Members, places,
+          rows: Rows) -> Slots:
+  """Starts requests in slots, or frees slots.
+
+  Args:
+    slots: the state to change.
+    members: of the prefixes, for all slots.
+    places: int32[B], the slot of each of `rows`; B (out of range) for none.
+    rows: what the slots are to work on.
+
+  Returns:
+    The new slots.
+  """
+  put = lambda array, new: array.at[places].set(new, mode='drop')
+  return slots._replace(
+      prefixes=slots.prefixes._replace(members=members),
+      rows=jax.tree.map(put, slots.rows, rows))
+
+
+def decode_round(model, params, key, slots: Slots, patience, *,
+                 num_steps: int, mode: draw.Mode) -> tuple[Slots, Report]:
   """Draws up to `num_steps` tokens for every active slot.
 
   New keys go to a small buffer that all rows fill at the same index, so that
   the cache stays read-only within the round and is written once at its end.
+
+  Args:
+    model: in its decoding form.
+    params: its weights.
+    key: the sampler's.
+    slots: the state to change; its capacity holds `num_steps` more tokens.
+    patience: int32, slots that may finish before the round ends early.
+    num_steps: at most.
+    mode: of drawing.
+
+  Returns:
+    The new slots, and what the host wants to know.
   """
+  num_slots = slots.rows.ids.shape[0]
   new = lambda: tuple(
       jnp.zeros((*k.shape[:2], num_steps, k.shape[3]), k.dtype)
       for k in slots.keys)
-  cache = transformer.KVBlock(slots.keys, slots.values, slots.lengths)
+  cache = transformer.KVBlock(slots.keys, slots.values, slots.rows.lengths)
+  num_lines = slots.prefixes.members.rows.shape[1]
+  prefix = slots.prefixes.members.places // num_lines
+  starts = slots.prefixes.lengths[prefix] + slots.rows.lengths
 
   def step(carry):
-    i, slots, keys, values = carry
-    active = slots.status == ACTIVE
-    block = transformer.KVBlock(
-        keys, values, jnp.full_like(slots.lengths, i))
+    i, rows, keys, values, report = carry
+    active = rows.status == ACTIVE
+    block = transformer.KVBlock(keys, values, jnp.full_like(rows.lengths, i))
     states, k, v = model.apply(
-        params, slots.last_tokens[:, None], (cache.lengths + i)[:, None],
-        (cache, block))
+        params, rows.last_tokens[:, None], (starts + i)[:, None],
+        (slots.prefixes, cache, block))
     write = lambda buffer, x: jax.lax.dynamic_update_slice(
         buffer, x.astype(buffer.dtype), (0, 0, i, 0))
     logits = model.unembed(params, states[:, 0])
-    slots = _append(key, slots, logits, active, filtered)
-    return (i + 1, slots, tuple(map(write, keys, k)),
-            tuple(map(write, values, v)))
+    drawn = _draw(key, rows, logits, mode)
+    rows = _advance(rows, drawn, active)
+    put = lambda array, x: jax.lax.dynamic_update_slice(
+        array, x[:, None], (0, i))
+    report = report._replace(
+        tokens=put(report.tokens, drawn.tokens),
+        logps=put(report.logps, drawn.logps),
+        counts=report.counts + active, status=rows.status)
+    return (i + 1, rows, tuple(map(write, keys, k)),
+            tuple(map(write, values, v)), report)
 
   def go_on(carry):
-    i, slots, _, _ = carry
-    return (i < num_steps) & jnp.any(slots.status == ACTIVE)
+    i, rows, _, _, _ = carry
+    active = jnp.sum(rows.status == ACTIVE)
+    finished = jnp.sum(slots.rows.status == ACTIVE) - active
+    return (i < num_steps) & (active > 0) & (finished < patience)
 
-  # The cache is closed over, not carried: a carried array may be copied.
-  light = slots._replace(keys=(), values=())
-  i, light, keys, values = jax.lax.while_loop(
-      go_on, step, (0, light, new(), new()))
+  shape = num_slots, num_steps
+  report = Report(
+      jnp.zeros(shape, jnp.int32), jnp.zeros(shape, jnp.float32),
+      jnp.zeros_like(slots.rows.lengths), slots.rows.status)
+  # The caches are closed over, not carried: a carried array may be copied.
+  i, rows, keys, values, report = jax.lax.while_loop(
+      go_on, step, (0, slots.rows, new(), new(), report))
   flush = jax.vmap(lambda cache, new, start: jax.lax.dynamic_update_slice(
       cache, new, (0, start, 0)))
   merge = lambda caches, news: tuple(
-      flush(c, n, slots.lengths) for c, n in zip(caches, news, strict=True))
-  return light._replace(
-      keys=merge(slots.keys, keys), values=merge(slots.values, values),
-      lengths=slots.lengths + i)
-
-
-def _append(key, slots, logits, rows, filtered):
-  """Draws a token for the given rows and settles who is finished."""
-  r = slots.requests
-  finite = jnp.all(jnp.isfinite(logits), -1)
-  if filtered:
-    logits = draw.keep_top(logits, r.temperatures, r.top_ps, r.top_ks)
-  uniform = draw.uniforms(key, r.ids, slots.num_tokens)
-  tokens, logps = draw.draw(logits, uniform, r.temperatures)
-  at = (jnp.arange(tokens.shape[0]),
-        jnp.where(rows, slots.num_tokens, slots.tokens.shape[1]))
-  num_tokens = slots.num_tokens + rows
-  status = jnp.where(num_tokens >= r.max_tokens, LENGTH, ACTIVE)
-  # A row that ends at its limit on a stop token has stopped.
-  stopped = jnp.any(tokens[:, None] == r.stop_ids, -1)
-  status = jnp.where(stopped, STOP, status)
-  status = jnp.where(finite, status, ERROR)
+      flush(c, n, slots.rows.lengths)
+      for c, n in zip(caches, news, strict=True))
+  rows = rows._replace(lengths=rows.lengths + report.counts)
   return slots._replace(
-      last_tokens=jnp.where(rows, tokens, slots.last_tokens),
+      keys=merge(slots.keys, keys), values=merge(slots.values, values),
+      rows=rows), report
+
+
+def _draw(key, rows: Rows, logits, mode: draw.Mode) -> draw.Drawn:
+  if mode.filtered:
+    logits = draw.allowed(logits, rows.settings, rows.num_tokens)
+  uniform = draw.uniforms(key, rows.ids, rows.num_tokens)
+  return draw.draw(logits, uniform, rows.settings.temperatures,
+                   greedy=mode.greedy)
+
+
+def _advance(rows: Rows, drawn: draw.Drawn, active) -> Rows:
+  """Counts a token for active rows and settles which are finished."""
+  settings = rows.settings
+  num_tokens = rows.num_tokens + active
+  status = jnp.where(num_tokens >= settings.max_tokens, LENGTH, ACTIVE)
+  # A row that ends at its limit on a stop token has stopped.
+  stopped = jnp.any(drawn.tokens[:, None] == settings.stop_ids, -1)
+  status = jnp.where(stopped, STOP, status)
+  status = jnp.where(drawn.finite, status, ERROR)
+  return rows._replace(
+      last_tokens=jnp.where(active, drawn.tokens, rows.last_tokens),
       num_tokens=num_tokens,
-      tokens=slots.tokens.at[at].set(tokens, mode='drop'),
-      logps=slots.logps.at[at].set(logps, mode='drop'),
-      status=jnp.where(rows, status, slots.status))
+      status=jnp.where(active, status, rows.status))

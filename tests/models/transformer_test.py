@@ -24,8 +24,8 @@ def full(**kwargs):
   """The model, its parameters, and its logits and cache of TOKENS."""
   model = transformer.make(CONFIG, **kwargs)
   params = jax.jit(transformer.make(CONFIG).init)(jax.random.key(0))
-  if not kwargs.get('scan_layers', True):
-    params = transformer.unstack(params, CONFIG.num_layers)
+  if kwargs.get('decoding'):
+    params = transformer.decoding_params(params, CONFIG.num_layers)
   @jax.jit
   def run(params):
     hidden, keys, values = model.apply(params, TOKENS, POSITIONS)
@@ -64,6 +64,23 @@ def test_a_block_serves_a_group_of_rows():
     np.testing.assert_allclose(got, expected, rtol=0, atol=1e-5)
 
 
+@pytest.mark.parametrize('length', [1, 2])
+def test_a_block_serves_rows_in_any_order(length):
+  """Block row 0 serves rows 3 and 0, row 1 row 1, row 2 none, row 3 row 2."""
+  model, params, _, keys, values = full()
+  apply = jax.jit(model.apply)
+  shared = transformer.KVBlock(
+      keys, values, jnp.array([3, 9, 5, 0]), transformer.Members(
+          rows=jnp.array([[3, 0], [1, 4], [4, 4], [4, 2]]),
+          places=jnp.array([1, 2, 7, 0])))
+  order = jnp.array([0, 1, 3, 0])
+  own = transformer.KVBlock(
+      keys[:, order], values[:, order], jnp.array([3, 9, 0, 3]))
+  args = params, TOKENS[:, :length], POSITIONS[:, 9:9 + length]
+  for got, expected in zip(apply(*args, (shared,)), apply(*args, (own,))):
+    np.testing.assert_allclose(got, expected, rtol=0, atol=1e-5)
+
+
 def test_later_tokens_change_nothing_before_them():
   model, params, logits, _, _ = full()
   changed = TOKENS.at[:, 7:].set(3)
@@ -75,7 +92,7 @@ def test_later_tokens_change_nothing_before_them():
 
 def test_unrolled_layers_equal_scanned_ones():
   _, _, scanned, keys, values = full()
-  _, _, unrolled, own_keys, own_values = full(scan_layers=False)
+  _, _, unrolled, own_keys, own_values = full(decoding=True)
   np.testing.assert_allclose(unrolled, scanned, rtol=0, atol=1e-5)
   np.testing.assert_allclose(jnp.stack(own_keys), keys, rtol=0, atol=1e-5)
   np.testing.assert_allclose(jnp.stack(own_values), values, rtol=0, atol=1e-5)

@@ -15,7 +15,7 @@ def test_frequencies_follow_the_softmax(temperature):
   uniform = draw.uniforms(
       jax.random.key(1), jnp.arange(rows, dtype=jnp.uint32),
       jnp.zeros(rows, jnp.int32))
-  tokens, _ = jax.jit(draw.draw)(
+  tokens, *_ = jax.jit(draw.draw)(
       jnp.broadcast_to(logits, (rows, 300)), uniform,
       jnp.full(rows, temperature))
   expected = rows * np.asarray(jax.nn.softmax(logits / temperature), float)
@@ -37,7 +37,7 @@ def test_a_forbidden_token_is_never_drawn_even_at_the_edges():
 
 def test_log_probs_are_those_of_the_distribution_drawn_from():
   logits = jnp.log(jnp.array([[0.25, 0.75]]))
-  _, logp = draw.draw(logits, jnp.array([0.05]), jnp.array([0.5]))
+  _, logp, _ = draw.draw(logits, jnp.array([0.05]), jnp.array([0.5]))
   # At temperature 1/2 the weights are squared: 1/16 against 9/16.
   np.testing.assert_allclose(logp, [np.log(0.1)], rtol=1e-6)
 

@@ -1,15 +1,5 @@
-"""What parts of a step cost, item by item, as ratios within one process.
-
-Seconds are of a machine and its moment, ratios carry further. On shared cores
-the wall clock stretches long work more than short; the processor time of the
-process does not, and says nothing of an accelerator: both are there.
-"""
-import itertools
-import platform
-import resource
-import statistics
-import time
-from typing import Any, Callable, Sequence
+"""What each rule's loss costs, as a share of a whole update."""
+from typing import Callable, Sequence
 
 import jax
 import numpy as np
@@ -17,20 +7,15 @@ import numpy as np
 from rlclip import algorithms, assembly
 from rlclip import config as config_lib
 from rlclip import losses
-from rlclip import registry as registry_lib
+from rlclip.benchmark import measure
 from rlclip.types import Batch, TokenStats
 
-# Functions Experiment -> Result, by the name that --item takes.
-ITEMS = registry_lib.Registry('benchmark item')
-
-Result = dict[str, Any]
 _LOSS_REPEATS, _UPDATE_REPEATS = 30, 3
 _RATIOS = {'ratio': 'median_s', 'cpu_ratio': 'cpu_s'}
 
 
-@ITEMS.register('losses')
-def losses_item(experiment: config_lib.Experiment,
-                names: Sequence[str] | None = None) -> Result:
+def run(experiment: config_lib.Experiment,
+        names: Sequence[str] | None = None) -> measure.Result:
   """Every rule's loss and gradient against the experiment's whole update.
 
   A loss is jitted by itself, value, metrics and the gradient by [N, C]
@@ -56,28 +41,24 @@ def losses_item(experiment: config_lib.Experiment,
   batches = [random_batch(experiment, seed) for seed in (0, 1)]
   batches = jax.device_put(batches, [
       parts.partitioner.batch_shardings(batch) for batch in batches])
-  times = {'update': _measure(_update_step(parts), batches, _UPDATE_REPEATS)}
+  times = {'update': measure.measure(_update_step(parts), batches, _UPDATE_REPEATS)}
   compilations = {'update': parts.learner.update._cache_size()}
   for name in names:
     step = _loss_step(algorithms.get(name))
-    times[f'loss/{name}'] = _measure(step, batches, _LOSS_REPEATS)
+    times[f'loss/{name}'] = measure.measure(step, batches, _LOSS_REPEATS)
     compilations[name] = step._cache_size()
   ratios = {key: {n: times[f'loss/{n}'][clock] / times['update'][clock]
                   for n in names} for key, clock in _RATIOS.items()}
   rows, length = batches[0].mask.shape
-  info = {'jax': jax.__version__, 'backend': jax.default_backend(),
-          'update_rule': experiment.algorithm.name, 'rows': rows,
-          'completion_length': length}
-  return {
-      'peer': 'rlclip', 'item': 'losses', 'dtype': experiment.model.dtype,
-      'python': platform.python_version(), 'info': info, 't': times,
-      **ratios, 'largest': {k: max(v, key=v.get) for k, v in ratios.items()},
-      'compilations': compilations,
-      'peak_rss_mb':
-          resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}
+  return measure.result(
+      'losses', experiment.model.dtype, times,
+      info={'update_rule': experiment.algorithm.name, 'rows': rows,
+            'completion_length': length},
+      **ratios, largest={k: max(v, key=v.get) for k, v in ratios.items()},
+      compilations=compilations)
 
 
-def table(result: Result, most: int = 5) -> str:
+def table(result: measure.Result, most: int = 5) -> str:
   """The dearest losses of a result, a line each, for the terminal."""
   ratio, cpu_ratio = (result[key] for key in _RATIOS)
   lines = ['medians: ms by the clock, ms of processor time, both as shares']
@@ -156,16 +137,5 @@ def _update_step(parts: assembly.Parts) -> Callable:
   return step
 
 
-def _measure(step: Callable, batches: Sequence[Batch], repeats: int) -> dict:
-  """Seconds of a call on batches in turn; the first, which compiles, apart."""
-  seconds, cpu = [], []
-  for batch in itertools.islice(
-      itertools.cycle(batches), repeats + len(batches)):
-    start, cpu_start = time.perf_counter(), time.process_time()
-    jax.block_until_ready(step(batch))
-    seconds.append(time.perf_counter() - start)
-    cpu.append(time.process_time() - cpu_start)
-  warm = seconds[len(batches):]
-  return {'first_s': seconds[0], 'median_s': statistics.median(warm),
-          'min_s': min(warm), 'max_s': max(warm), 'n': repeats,
-          'cpu_s': statistics.median(cpu[len(batches):])}
+measure.ITEMS.register('losses')(measure.Item(
+    lambda options: run(options.experiment), table))
