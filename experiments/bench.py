@@ -3,6 +3,8 @@ r"""Measures parts of a step: python -m experiments.bench --item=tiny.
   --item=losses         every rule's loss against an update of --config
   --item=tiny, small    rollout, log-probs, update and whole iterations of one
                         fixed shape; small is SmolLM2-135M's
+  --item=tails          continuous against static batching, lengths that
+                        differ much
 
 --only=rollout,learner measures these parts; --dtype=bfloat16, --repeats=5.
 """

@@ -57,6 +57,7 @@ MAY_IMPORT = {
     'assembly': ANY,
     'benchmark': ANY,
     'diagnose': ANY,
+    'inspection': ANY,
     'warm_start': ANY,
     'train': ANY,
 }

@@ -4,5 +4,5 @@ Seconds are of a machine and its moment, ratios carry further. On shared cores
 the wall clock stretches long work more than short; the processor time of the
 process does not, and says nothing of an accelerator: both are there.
 """
-from rlclip.benchmark import losses, workload
+from rlclip.benchmark import losses, tails, workload
 from rlclip.benchmark.measure import ITEMS, Item, Options, Result

@@ -1,9 +1,9 @@
 """One decoder for Llama, Qwen2/2.5 and Qwen3: Linen modules, one layer each.
 
-The cache is read-only here: a call attends to the key-value blocks it is given
-and to its own tokens causally, and returns its own keys and values. Who keeps
-a cache writes them where it wants, so that prefill, decode, and scoring of a
-whole group against one shared prompt are the same code.
+A call attends to the key-value blocks it is given and to its own tokens
+causally, and returns its own keys and values: prefill, and scoring of a whole
+group against one shared prompt. In decoding each row's keys and values join
+those before them in a cache, and the call returns the cache.
 """
 import functools
 import math
@@ -65,8 +65,10 @@ def make(config: config_lib.ModelConfig, *, dtype=jnp.float32,
 
   Returns:
     Model, where `apply(params, tokens int32[B, T], positions int32[B, T],
-    blocks: Sequence[KVBlock] = ()) -> (hidden [B, T, D], keys, values)`; keys
-    and values are those of `tokens`, laid out like a KVBlock's.
+    blocks: Sequence[KVBlock] = (), cache: KVBlock | None = None) ->
+    (hidden [B, T, D], keys, values)`; keys and values are those of `tokens`,
+    laid out like a KVBlock's. With a cache, one row a row of tokens, T is 1,
+    the new keys are written at its lengths, and the whole is returned.
 
   Raises:
     ValueError: on an unknown remat policy.
@@ -141,7 +143,7 @@ class Transformer(nn.Module):
       self.head = _weight(self, 'head', c, (c.hidden_size, c.vocab_size),
                           ('embed', 'vocab'), self.decoding)
 
-  def __call__(self, tokens, positions, blocks=()):
+  def __call__(self, tokens, positions, blocks=(), cache=None):
     # Gather whole rows: a table cut along `embed` and gathered to rows cut
     # along `batch` would be rematerialized in full.
     table = self.constrain(self.embedding, ('vocab', None))
@@ -155,8 +157,9 @@ class Transformer(nn.Module):
     else:
       pairs = []
       for i, layer in enumerate(self.layers):
-        own = tuple((block.keys[i], block.values[i]) for block in blocks)
-        x, pair = layer(x, rotary, own, reach)
+        at_layer = lambda block: (block.keys[i], block.values[i])
+        own = cache and (*at_layer(cache), cache.lengths)
+        x, pair = layer(x, rotary, tuple(map(at_layer, blocks)), reach, own)
         pairs.append(pair)
       keys, values = zip(*pairs)
     if self.is_initializing():
@@ -181,11 +184,12 @@ class Layer(nn.Module):
   constrain: Constrain
 
   @nn.compact
-  def __call__(self, x, rotary, blocks, reach):
+  def __call__(self, x, rotary, blocks, reach, cache=None):
     epsilon = self.config.norm_epsilon
     attention, keys, values = Attention(
         self.config, self.decoding, self.constrain, name='attention')(
-            RMSNorm(epsilon, name='attention_norm')(x), rotary, blocks, reach)
+            RMSNorm(epsilon, name='attention_norm')(x), rotary, blocks, reach,
+            cache)
     x = x + attention
     x = x + MLP(self.config, self.decoding, self.constrain, name='mlp')(
         RMSNorm(epsilon, name='mlp_norm')(x))
@@ -200,7 +204,7 @@ class Attention(nn.Module):
   constrain: Constrain
 
   @nn.compact
-  def __call__(self, x, rotary, blocks, reach):
+  def __call__(self, x, rotary, blocks, reach, cache=None):
     c = self.config
     rows, length, _ = x.shape
     def project(name, heads, axis):
@@ -215,7 +219,12 @@ class Attention(nn.Module):
       key = RMSNorm(c.norm_epsilon, name='key_norm')(key)
     query, key = _rotate(query, rotary), _rotate(key, rotary)
     query = self.constrain(query, ('batch', 'heads', 'length', None))
-    out = attend(query, key, value, blocks, reach)
+    if cache is None:
+      own = own_part(query, key, value)
+    else:
+      key, value = _write(cache, key, value)
+      own = block_part(query, key, value, cache[-1] + 1)
+    out = attend(query, blocks, reach, own)
     out = out.swapaxes(1, 2).reshape(rows, length, c.num_heads * c.head_dim)
     out = Linear(c.hidden_size, c, ('heads', 'embed'), self.decoding,
                  name='output')(out)
@@ -277,47 +286,42 @@ class RMSNorm(nn.Module):
     return (y * scale).astype(x.dtype)
 
 
-def attend(query, key, value, blocks, reach):
-  """Softmax attention over cached blocks and, causally, over own tokens.
+def attend(query, blocks, reach, own):
+  """Softmax attention over cached blocks and what else a row attends to.
 
   Each block gives an unnormalized sum with its own maximum; they are put on
   one scale at the end, so that no two blocks are ever copied together.
 
   Args:
     query: [B, H, T, d], rotary embedding applied.
-    key: [B, K, T, d], of the same tokens.
-    value: [B, K, T, d].
     blocks: pairs of keys and values [R, K, S, d].
     reach: (lengths int32[R], Members or None) a block; without members R
       divides B.
+    own: the part of own_part or block_part.
 
   Returns:
     [B, H, T, d], in query's dtype.
   """
-  rows, heads, length, width = query.shape
-  kv_heads = key.shape[1]
-  query = (query * width ** -0.5).reshape(
-      rows, kv_heads, heads // kv_heads, length, width)
-  parts = [_part_of_block(query, *pair, *where)
-           for pair, where in zip(blocks, reach, strict=True)]
-  if length == 1:  # products of one column are slow on CPUs
-    score = jnp.sum(query * key[:, :, None], -1, dtype=jnp.float32)
-    out = jnp.broadcast_to(value[:, :, None], query.shape)
-    parts.append((score, jnp.ones_like(score), out.astype(jnp.float32)))
-  else:
-    causal = jnp.tril(jnp.ones((length, length), bool))
-    own = _part(query[:, None], key, value, causal)
-    parts.append(jax.tree.map(lambda x: x[:, 0], own))
+  parts = [own, *(block_part(query, *pair, *where)
+                  for pair, where in zip(blocks, reach, strict=True))]
   peaks, totals, outs = zip(*parts)
   peak = functools.reduce(jnp.maximum, peaks)
   scales = [jnp.exp(p - peak) for p in peaks]
   total = sum(s * t for s, t in zip(scales, totals))
   out = sum((s / total)[..., None] * o for s, o in zip(scales, outs))
-  return out.reshape(rows, heads, length, width).astype(query.dtype)
+  return out.reshape(query.shape).astype(query.dtype)
 
 
-def _part_of_block(query, keys, values, lengths, members):
+def own_part(query, key, value):
+  """The part of tokens that attend to one another, causally."""
+  causal = jnp.tril(jnp.ones(2 * query.shape[2:3], bool))
+  own = _part(_grouped(query, key)[:, None], key, value, causal)
+  return jax.tree.map(lambda x: x[:, 0], own)
+
+
+def block_part(query, keys, values, lengths, members=None):
   """A block's part of every query row's attention; see _part."""
+  query = _grouped(query, keys)
   if members is None:
     query = query.reshape(keys.shape[0], -1, *query.shape[1:])
   else:
@@ -328,6 +332,27 @@ def _part_of_block(query, keys, values, lengths, members):
   if members is None:
     return part
   return jax.tree.map(lambda x: x.at[members.places].get(mode='clip'), part)
+
+
+def _grouped(query, keys):
+  """Scaled [B, H, T, d] -> [B, K, H/K, T, d]."""
+  rows, heads, length, width = query.shape
+  kv_heads = keys.shape[1]
+  return (query * width ** -0.5).reshape(
+      rows, kv_heads, heads // kv_heads, length, width)
+
+
+def _write(cache, key, value):
+  """Puts one key and value a row [B, K, 1, d] into the row's cache.
+
+  A row whose cache is full stays as it is.
+  """
+  keys, values, lengths = cache
+  rows = jnp.arange(keys.shape[0])
+  put = lambda array, x: array.at[rows, :, lengths].set(
+      x[:, :, 0].astype(array.dtype), mode='drop', unique_indices=True,
+      indices_are_sorted=True)
+  return put(keys, key), put(values, value)
 
 
 def _part(query, keys, values, mask):

@@ -10,6 +10,7 @@ import collections
 import dataclasses
 import functools
 import logging
+import operator
 from typing import Callable, Iterator, NamedTuple, Sequence
 
 import jax
@@ -111,6 +112,11 @@ class Engine:
         static_argnames='mode', donate_argnums=2)
 
   @property
+  def version(self) -> int:
+    """Of the weights loaded; -1 before any."""
+    return self._version
+
+  @property
   def num_compilations(self) -> int:
     """Of all functions so far; it stays where the shapes stay."""
     return sum(f._cache_size() for f in (
@@ -125,6 +131,36 @@ class Engine:
     if self._table is not None:
       self._table.forget()
 
+  def warm_up(self, group_size: int, mode: draw.Mode = draw.Mode()) -> int:
+    """Compiles whatever prompts and completions of any length may need.
+
+    Caches take their largest sizes at once; without a warm-up they grow, a
+    compilation each, to what is needed.
+
+    Args:
+      group_size: requests that follow one another with one prompt, at most.
+      mode: of drawing.
+
+    Returns:
+      num_compilations, which stays for such requests.
+    """
+    self._require_weights()
+    self._prepare(group_size, self._max_prompt, self._max_tokens)
+    slots, self._slots = self._slots, None
+    lengths, longest = [_SMALLEST_CHUNK], self._longest_chunk
+    while lengths[-1] < longest:
+      lengths.append(_bucket(lengths[-1] + 1, _SMALLEST_CHUNK, longest))
+    nothing = (self._sizes.num_prefixes, np.zeros(0, np.int32))
+    for length in lengths:
+      for count in (1, _PROMPTS):
+        for start in (0, 1) if self._max_prompt - 1 > _CHUNK else (0,):
+          slots = self._compute_chunks(
+              slots, [nothing] * count, start, length)
+    slots = self._release(slots, [0])
+    self._slots, _ = self._decode(
+        self._params, self._key, slots, np.int32(1), mode=mode)
+    return self.num_compilations
+
   def generate(self, requests: Sequence[Request]) -> list[Completion]:
     """Draws one completion a request; results in the order of the requests.
 
@@ -137,18 +173,14 @@ class Engine:
     version = self._version
     for piece in self.stream(requests):
       pieces[piece.index].append(piece)
-    return [
-        Completion(np.concatenate([p.tokens for p in parts]),
-                   np.concatenate([p.logps for p in parts]),
-                   parts[-1].finish, version) for parts in pieces]
+    return [join(parts, version) for parts in pieces]
 
   def stream(self, requests: Sequence[Request]) -> Iterator[Piece]:
     """As generate(), but yields tokens round by round as they are drawn.
 
     Nothing else may be asked of the engine until the iterator ends.
     """
-    if self._params is None:
-      raise RuntimeError('generate() before load_weights(): no weights yet.')
+    self._require_weights()
     for request in requests:
       requests_lib.check(
           request, self._model.config.vocab_size, self._max_prompt,
@@ -156,7 +188,8 @@ class Engine:
     if not requests:
       return
     before = self.num_compilations
-    self._prepare(requests)
+    self._prepare(requests_lib.longest_run(requests),
+                  max(len(r.prompt) for r in requests))
     mode = requests_lib.mode_of(requests)
     waiting = collections.deque(enumerate(requests))
     working: dict[int, _Work] = {}
@@ -187,41 +220,55 @@ class Engine:
 
   # ------------------------------------------------------------- sizes
 
-  def _prepare(self, requests: Sequence[Request]):
-    """Slots of the shapes that these requests need, kept where they fit."""
-    group = requests_lib.longest_run(requests)
-    num_lines = min(self._num_slots, 1 << (group - 1).bit_length())
+  def _prepare(self, group_size: int, longest: int, num_tokens: int = 1):
+    """Slots of the shapes that are needed; those there are kept if they fit.
+
+    Args:
+      group_size: requests that follow one another with one prompt.
+      longest: prompt, in tokens.
+      num_tokens: of a completion, that there is to be room for at once.
+    """
+    num_lines = min(self._num_slots, 1 << (group_size - 1).bit_length())
     # Twice what is needed, so that prompts with stragglers block no slot.
     num_prefixes = min(self._num_slots, 2 * -(-self._num_slots // num_lines))
-    longest = max(len(r.prompt) for r in requests)
-    capacity = _bucket(longest - 1, _SMALLEST_CACHE, self._max_prompt)
+    prefix_capacity = _bucket(longest - 1, _SMALLEST_CACHE, self._max_prompt)
     # Later chunks are written whole: they need room for their padding.
-    if capacity > _CHUNK:
-      capacity = -(-capacity // _CHUNK) * _CHUNK
+    if prefix_capacity > _CHUNK:
+      prefix_capacity = -(-prefix_capacity // _CHUNK) * _CHUNK
     sizes = slots_lib.Sizes(
-        self._num_slots, num_prefixes, num_lines, capacity,
-        self._capacity(1))
-    fits = self._slots is not None and (
-        sizes._replace(capacity=0) == self._sizes._replace(capacity=0))
-    if not fits:
-      self._sizes, self._slots = sizes, self._empty(sizes)
-      self._table = prefixes.Table(num_prefixes, num_lines, self._num_slots)
+        self._num_slots, num_prefixes, num_lines, prefix_capacity,
+        self._capacity(num_tokens))
+    old = self._sizes
+    if self._slots is not None and old[:3] == sizes[:3]:
+      if all(map(operator.ge, old, sizes)):
+        return
+      sizes = slots_lib.Sizes(*map(max, old, sizes))
+    self._sizes, self._slots = sizes, self._empty(sizes)
+    self._table = prefixes.Table(num_prefixes, num_lines, self._num_slots)
+
+  @property
+  def _longest_chunk(self) -> int:
+    return min(_CHUNK, self._sizes.prefix_capacity)
+
+  def _require_weights(self):
+    if self._params is None:
+      raise RuntimeError('No weights yet. Call load_weights() first.')
 
   def _make_room(self, slots, working):
-    """Room in every slot for one more round."""
-    # A slot's reports may be some rounds behind.
-    behind = self._steps * self._rounds_ahead
-    needed = 1 + behind + max(len(w.tokens) for w in working.values())
-    capacity = self._capacity(min(needed, self._max_tokens))
+    """Room in every slot for the tokens of one more round."""
+    # The host's count is some rounds behind the device's.
+    rounds = 1 + self._rounds_ahead
+    needed = rounds * self._steps + max(
+        len(w.tokens) for w in working.values())
+    capacity = self._capacity(needed)
     if capacity > self._sizes.capacity:
       self._sizes = self._sizes._replace(capacity=capacity)
       slots = self._grow(slots, capacity)
     return slots
 
   def _capacity(self, num_tokens: int) -> int:
-    """Room for so many tokens and, beyond the last, one round's flush."""
-    return self._steps - 1 + _bucket(
-        num_tokens, _SMALLEST_CACHE, self._max_tokens)
+    """Of a slot that is to hold so many tokens, the prompt's last with them."""
+    return _bucket(num_tokens, _SMALLEST_CACHE, self._max_tokens)
 
   # ------------------------------------------------------------ rounds
 
@@ -253,10 +300,10 @@ class Engine:
         slots = self._compute_chunks(slots, chunks[i:i + _PROMPTS], start)
     return slots
 
-  def _compute_chunks(self, slots, chunks, start):
+  def _compute_chunks(self, slots, chunks, start, length=0):
     count = 1 if len(chunks) == 1 else _PROMPTS
-    length = _bucket(max(len(c) for _, c in chunks), _SMALLEST_CHUNK,
-                     min(_CHUNK, self._sizes.prefix_capacity))
+    length = _bucket(max(length, *(len(c) for _, c in chunks)),
+                     _SMALLEST_CHUNK, self._longest_chunk)
     tokens = np.zeros((count, length), np.int32)
     counts = np.zeros(count, np.int32)
     which = np.full(count, self._sizes.num_prefixes, np.int32)
@@ -306,6 +353,13 @@ class Engine:
       if finish:
         del working[slot]
         self._table.leave(slot)
+
+
+def join(pieces: Sequence[Piece], version: int) -> Completion:
+  """A completion from all its pieces, in their order."""
+  return Completion(
+      np.concatenate([p.tokens for p in pieces]),
+      np.concatenate([p.logps for p in pieces]), pieces[-1].finish, version)
 
 
 def _bucket(size: int, smallest: int, largest: int) -> int:

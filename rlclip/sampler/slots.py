@@ -159,8 +159,8 @@ def decode_round(model, params, key, slots: Slots, patience, *,
                  num_steps: int, mode: draw.Mode) -> tuple[Slots, Report]:
   """Draws up to `num_steps` tokens for every active slot.
 
-  New keys go to a small buffer that all rows fill at the same index, so that
-  the cache stays read-only within the round and is written once at its end.
+  A token's key has its place in its slot, whatever round and whatever
+  neighbors it has, so that sums are formed in the same order.
 
   Args:
     model: in its decoding form.
@@ -174,24 +174,16 @@ def decode_round(model, params, key, slots: Slots, patience, *,
   Returns:
     The new slots, and what the host wants to know.
   """
-  num_slots = slots.rows.ids.shape[0]
-  new = lambda: tuple(
-      jnp.zeros((*k.shape[:2], num_steps, k.shape[3]), k.dtype)
-      for k in slots.keys)
-  cache = transformer.KVBlock(slots.keys, slots.values, slots.rows.lengths)
-  num_lines = slots.prefixes.members.rows.shape[1]
-  prefix = slots.prefixes.members.places // num_lines
-  starts = slots.prefixes.lengths[prefix] + slots.rows.lengths
+  prefixes, before = slots.prefixes, slots.rows
+  prefix = prefixes.members.places // prefixes.members.rows.shape[1]
+  starts = prefixes.lengths[prefix]
 
   def step(carry):
-    i, rows, keys, values, report = carry
+    i, keys, values, rows, report = carry
     active = rows.status == ACTIVE
-    block = transformer.KVBlock(keys, values, jnp.full_like(rows.lengths, i))
-    states, k, v = model.apply(
-        params, rows.last_tokens[:, None], (starts + i)[:, None],
-        (slots.prefixes, cache, block))
-    write = lambda buffer, x: jax.lax.dynamic_update_slice(
-        buffer, x.astype(buffer.dtype), (0, 0, i, 0))
+    states, keys, values = model.apply(
+        params, rows.last_tokens[:, None], (starts + rows.lengths)[:, None],
+        (prefixes,), cache=transformer.KVBlock(keys, values, rows.lengths))
     logits = model.unembed(params, states[:, 0])
     drawn = _draw(key, rows, logits, mode)
     rows = _advance(rows, drawn, active)
@@ -201,31 +193,22 @@ def decode_round(model, params, key, slots: Slots, patience, *,
         tokens=put(report.tokens, drawn.tokens),
         logps=put(report.logps, drawn.logps),
         counts=report.counts + active, status=rows.status)
-    return (i + 1, rows, tuple(map(write, keys, k)),
-            tuple(map(write, values, v)), report)
+    return i + 1, keys, values, rows, report
 
   def go_on(carry):
-    i, rows, _, _, _ = carry
+    i, _, _, rows, _ = carry
     active = jnp.sum(rows.status == ACTIVE)
-    finished = jnp.sum(slots.rows.status == ACTIVE) - active
+    finished = jnp.sum(before.status == ACTIVE) - active
     return (i < num_steps) & (active > 0) & (finished < patience)
 
-  shape = num_slots, num_steps
+  shape = before.ids.shape[0], num_steps
   report = Report(
       jnp.zeros(shape, jnp.int32), jnp.zeros(shape, jnp.float32),
-      jnp.zeros_like(slots.rows.lengths), slots.rows.status)
-  # The caches are closed over, not carried: a carried array may be copied.
-  i, rows, keys, values, report = jax.lax.while_loop(
-      go_on, step, (0, slots.rows, new(), new(), report))
-  flush = jax.vmap(lambda cache, new, start: jax.lax.dynamic_update_slice(
-      cache, new, (0, start, 0)))
-  merge = lambda caches, news: tuple(
-      flush(c, n, slots.rows.lengths)
-      for c, n in zip(caches, news, strict=True))
-  rows = rows._replace(lengths=rows.lengths + report.counts)
-  return slots._replace(
-      keys=merge(slots.keys, keys), values=merge(slots.values, values),
-      rows=rows), report
+      jnp.zeros_like(before.lengths), before.status)
+  # What does not change is closed over: a carried array may be copied.
+  _, keys, values, rows, report = jax.lax.while_loop(
+      go_on, step, (0, slots.keys, slots.values, before, report))
+  return slots._replace(keys=keys, values=values, rows=rows), report
 
 
 def _draw(key, rows: Rows, logits, mode: draw.Mode) -> draw.Drawn:
@@ -247,5 +230,5 @@ def _advance(rows: Rows, drawn: draw.Drawn, active) -> Rows:
   status = jnp.where(drawn.finite, status, ERROR)
   return rows._replace(
       last_tokens=jnp.where(active, drawn.tokens, rows.last_tokens),
-      num_tokens=num_tokens,
+      lengths=rows.lengths + active, num_tokens=num_tokens,
       status=jnp.where(active, status, rows.status))

@@ -13,10 +13,10 @@ CONFIG = config_lib.ModelConfig(
     'llama', VOCAB, 16, 2, 2, 1, 8, 32, initializer_range=0.5)
 
 
-def make_engine():
-  sampler = engine.Engine(
-      CONFIG, seed=5, num_slots=4, max_prompt=24, max_tokens=12,
-      steps_per_round=4)
+def make_engine(**options):
+  sampler = engine.Engine(CONFIG, **{**dict(
+      seed=5, num_slots=4, max_prompt=24, max_tokens=12, steps_per_round=4),
+      **options})
   params = transformer.make(CONFIG).init(jax.random.key(0))
   return sampler, params
 
