@@ -1,9 +1,12 @@
 """The in-process engine: exact log-probs, greedy, weights, refusals."""
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from rlclip import partitioning
 from rlclip.models import scoring, transformer
 from rlclip.sampler import engine
 from rlclip.types import Request, SamplingSpec
@@ -266,3 +269,25 @@ def test_top_k_one_draws_the_greedy_token(loaded):
   greedy = draw(SamplingSpec(8, (), temperature=0.0))
   np.testing.assert_array_equal(draw(SamplingSpec(8, (), top_k=1)), greedy)
   np.testing.assert_array_equal(draw(SamplingSpec(8, (), top_p=1e-6)), greedy)
+
+
+@pytest.mark.parametrize('sizes', [(8, 1, 1), (1, 8, 1), (2, 2, 2)])
+def test_eight_devices_draw_what_one_draws(sizes):
+  """With and without a cut cache: the mesh changes the order of sums only."""
+  mesh = partitioning.make(*sizes)
+  config = dataclasses.replace(CONFIG, num_heads=4, num_kv_heads=2)
+  model = transformer.make(config)
+  params = model.init(jax.random.key(0))
+  laid = jax.device_put(params, mesh.tree_shardings(model.axes, params))
+  requests = contract_test.requests_of(num_prompts=4, group=4)
+  results = []
+  for weights, constrain in (
+      (params, lambda array, axes: array), (laid, mesh.constrain)):
+    sampler = engine.Engine(
+        config, seed=5, num_slots=8, max_prompt=24, max_tokens=12,
+        steps_per_round=4, constrain=constrain)
+    sampler.load_weights(weights, 0)
+    results.append(sampler.generate(requests))
+  for a, b in zip(*results, strict=True):
+    np.testing.assert_array_equal(a.tokens, b.tokens)
+    np.testing.assert_allclose(a.logps, b.logps, rtol=0, atol=1e-5)
