@@ -5,7 +5,6 @@ causally, and returns its own keys and values: prefill, and scoring of a whole
 group against one shared prompt. In decoding each row's keys and values join
 those before them in a cache, and the call returns the cache.
 """
-import functools
 import math
 from typing import Callable, NamedTuple, Sequence
 
@@ -14,30 +13,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from rlclip.models import attention as attention_lib
 from rlclip.models import config as config_lib
+from rlclip.models.attention import KVBlock, Members
+from rlclip.models.linear import (left_matmul, LeftLinear, Linear, matmul,
+                                  normal)
 from rlclip.types import Array, Params
 
-_PRECISE_PARTS = 8  # of a product, at the highest precision
+__all__ = [
+    'KVBlock', 'Members', 'Model', 'decoding_params', 'make',
+    'rotary_frequencies']
+
 Constrain = Callable[[Array, Sequence[str | None]], Array]
-
-
-class KVBlock(NamedTuple):
-  """Keys and values of earlier tokens, rotary embedding applied.
-
-  One block may serve several rows: with B rows of queries and R rows here,
-  query row b attends to block row b // (B / R), or to the one that `members`
-  names. A block row of length 0 is as good as none.
-  """
-  keys: Array  # [R, K, S, d]; stacked [L, R, K, S, d], or a tuple of L arrays
-  values: Array  # like keys
-  lengths: Array  # int32[R]: entries before this index are valid
-  members: 'Members | None' = None
-
-
-class Members(NamedTuple):
-  """Which query rows attend to which block row, in any order."""
-  rows: Array  # int32[R, n]: the query rows of a block row; B where none
-  places: Array  # int32[B]: r * n + j where rows[r, j] is b; else anything
 
 
 class Model(NamedTuple):
@@ -95,20 +82,37 @@ def make(config: config_lib.ModelConfig, *, dtype=jnp.float32,
           {'params': params}, hidden, method='unembed'))
 
 
-def decoding_params(params: Params, num_layers: int) -> Params:
+def decoding_params(config: config_lib.ModelConfig, params: Params) -> Params:
   """Scanned parameters -> the tree that make(decoding=True) takes.
 
-  Layers lie apart, under `layers_<i>`, and weights are [out, in]: with few
-  rows a product costs what it takes to bring the weights into registers, and
-  XLA's CPU kernels repack the right operand, but not the left one.
+  Layers lie apart, under `layers_<i>`; weights are [out, in], and those that
+  multiply the same input are one; see LeftLinear.
   """
-  flip = lambda path, leaf: (
-      leaf.swapaxes(-1, -2) if path[-1].key in ('kernel', 'head') else leaf)
-  params = jax.tree_util.tree_map_with_path(flip, params)
-  layers = {
-      f'layers_{i}': jax.tree.map(lambda leaf: leaf[i], params['layers'])
-      for i in range(num_layers)}
-  return {**{k: v for k, v in params.items() if k != 'layers'}, **layers}
+  c = config
+  group = c.num_heads // c.num_kv_heads
+  flip = lambda tree: {k: v.T if k == 'kernel' else v for k, v in tree.items()}
+
+  def by_head(tree, count):  # [H * d, ...] -> [K, count, d, ...]
+    return jax.tree.map(lambda x: x.reshape(
+        c.num_kv_heads, count, c.head_dim, *x.shape[1:]), flip(tree))
+
+  def layer(i):
+    tree = jax.tree.map(lambda leaf: leaf[i], params['layers'])
+    attention, mlp = dict(tree['attention']), tree['mlp']
+    parts = [by_head(attention.pop(name), count) for name, count in
+             (('query', group), ('key', 1), ('value', 1))]
+    attention['qkv'] = jax.tree.map(
+        lambda *x: jnp.concatenate(x, 1), *parts)
+    attention['output'] = flip(attention['output'])
+    gate_up = jax.tree.map(
+        lambda *x: jnp.stack(x), flip(mlp['gate']), flip(mlp['up']))
+    return {**tree, 'attention': attention,
+            'mlp': {'gate_up': gate_up, 'down': flip(mlp['down'])}}
+
+  rest = {k: v for k, v in params.items() if k != 'layers'}
+  if not c.tie_embeddings:
+    rest['head'] = rest['head'].T
+  return {**rest, **{f'layers_{i}': layer(i) for i in range(c.num_layers)}}
 
 
 class Transformer(nn.Module):
@@ -122,7 +126,7 @@ class Transformer(nn.Module):
   def setup(self):
     c = self.config
     self.embedding = self.param(
-        'embedding', _normal(c, ('vocab', 'embed')),
+        'embedding', normal(c, ('vocab', 'embed')),
         (c.vocab_size, c.hidden_size))
     layer = Layer
     if self.remat == 'layer':
@@ -140,8 +144,10 @@ class Transformer(nn.Module):
       self.layers = [layer(**kwargs) for _ in range(c.num_layers)]
     self.norm = RMSNorm(c.norm_epsilon)
     if not c.tie_embeddings:
-      self.head = _weight(self, 'head', c, (c.hidden_size, c.vocab_size),
-                          ('embed', 'vocab'), self.decoding)
+      shape, axes = (c.hidden_size, c.vocab_size), ('embed', 'vocab')
+      if self.decoding:
+        shape, axes = shape[::-1], axes[::-1]
+      self.head = self.param('head', normal(c, axes), shape)
 
   def __call__(self, tokens, positions, blocks=(), cache=None):
     # Gather whole rows: a table cut along `embed` and gathered to rows cut
@@ -168,12 +174,10 @@ class Transformer(nn.Module):
 
   def unembed(self, hidden):
     """hidden [..., D] -> float32 logits [..., V]."""
-    hidden = hidden.astype(self.dtype)
-    if not self.config.tie_embeddings:
-      return _matmul(hidden, self.head, self.decoding).astype(jnp.float32)
-    if self.decoding:  # the table is [out, in] as it is
-      return _matmul(hidden, self.embedding, True).astype(jnp.float32)
-    return _matmul(hidden, self.embedding.T).astype(jnp.float32)
+    hidden, tied = hidden.astype(self.dtype), self.config.tie_embeddings
+    if self.decoding:
+      return left_matmul(self.embedding if tied else self.head, hidden)
+    return matmul(hidden, self.embedding.T if tied else self.head)
 
 
 class Layer(nn.Module):
@@ -208,27 +212,42 @@ class Attention(nn.Module):
     c = self.config
     rows, length, _ = x.shape
     def project(name, heads, axis):
-      out = Linear(heads * c.head_dim, c, ('embed', axis), self.decoding,
-                   c.qkv_bias, name=name)(x)
+      out = Linear(heads * c.head_dim, c, ('embed', axis), c.qkv_bias,
+                   name=name)(x)
       return out.reshape(rows, length, heads, c.head_dim).swapaxes(1, 2)
-    query = project('query', c.num_heads, 'heads')
-    key = project('key', c.num_kv_heads, 'kv_heads')
-    value = project('value', c.num_kv_heads, 'kv_heads')
+    if self.decoding:
+      query, key, value = self._project_at_once(x)
+    else:
+      query = project('query', c.num_heads, 'heads')
+      key = project('key', c.num_kv_heads, 'kv_heads')
+      value = project('value', c.num_kv_heads, 'kv_heads')
     if c.qk_norm:
       query = RMSNorm(c.norm_epsilon, name='query_norm')(query)
       key = RMSNorm(c.norm_epsilon, name='key_norm')(key)
     query, key = _rotate(query, rotary), _rotate(key, rotary)
     query = self.constrain(query, ('batch', 'heads', 'length', None))
     if cache is None:
-      own = own_part(query, key, value)
+      own = attention_lib.own_part(query, key, value)
     else:
-      key, value = _write(cache, key, value)
-      own = block_part(query, key, value, cache[-1] + 1)
-    out = attend(query, blocks, reach, own)
+      key, value = attention_lib.write(cache, key, value)
+      own = attention_lib.block_part(query, key, value, cache[-1] + 1)
+    out = attention_lib.attend(query, blocks, reach, own)
     out = out.swapaxes(1, 2).reshape(rows, length, c.num_heads * c.head_dim)
-    out = Linear(c.hidden_size, c, ('heads', 'embed'), self.decoding,
-                 name='output')(out)
+    linear = LeftLinear if self.decoding else Linear
+    out = linear(c.hidden_size, c, ('heads', 'embed'), name='output')(out)
     return out, key, value
+
+  def _project_at_once(self, x):
+    """One product: each key-value head with the query heads it serves."""
+    c = self.config
+    group = c.num_heads // c.num_kv_heads
+    out = LeftLinear((c.num_kv_heads, group + 2, c.head_dim), c,
+                     ('embed', ('kv_heads', None, None)), c.qkv_bias,
+                     name='qkv')(x)
+    out = jnp.moveaxis(out, 1, 3)  # [B, K, H/K + 2, T, d]
+    query = out[:, :, :group].reshape(
+        x.shape[0], c.num_heads, x.shape[1], c.head_dim)
+    return query, out[:, :, group], out[:, :, group + 1]
 
 
 class MLP(nn.Module):
@@ -240,36 +259,16 @@ class MLP(nn.Module):
   @nn.compact
   def __call__(self, x):
     c = self.config
-    def project(features, axes, name):
-      return Linear(features, c, axes, self.decoding, name=name)
-    gate = project(c.intermediate_size, ('embed', 'mlp'), 'gate')(x)
-    up = project(c.intermediate_size, ('embed', 'mlp'), 'up')(x)
+    if self.decoding:
+      both = LeftLinear((2, c.intermediate_size), c, ('embed', (None, 'mlp')),
+                        name='gate_up')(x)
+      gate, up = both[..., 0, :], both[..., 1, :]
+    else:
+      gate = Linear(c.intermediate_size, c, ('embed', 'mlp'), name='gate')(x)
+      up = Linear(c.intermediate_size, c, ('embed', 'mlp'), name='up')(x)
     hidden = self.constrain(jax.nn.silu(gate) * up, ('batch', 'length', 'mlp'))
-    return project(c.hidden_size, ('mlp', 'embed'), 'down')(hidden)
-
-
-class Linear(nn.Module):
-  """x @ kernel (+ bias), kernel float32[in, out], computed in x's dtype.
-
-  For decoding the kernel is [out, in].
-  """
-  features: int
-  config: config_lib.ModelConfig
-  axes: tuple[str, str]
-  decoding: bool
-  use_bias: bool = False
-
-  @nn.compact
-  def __call__(self, x):
-    kernel = _weight(self, 'kernel', self.config,
-                     (x.shape[-1], self.features), self.axes, self.decoding)
-    out = _matmul(x, kernel, self.decoding)
-    if self.use_bias:
-      bias = self.param(
-          'bias', nn.with_partitioning(nn.initializers.zeros, self.axes[1:]),
-          (self.features,))
-      out = out + bias
-    return out.astype(x.dtype)
+    linear = LeftLinear if self.decoding else Linear
+    return linear(c.hidden_size, c, ('mlp', 'embed'), name='down')(hidden)
 
 
 class RMSNorm(nn.Module):
@@ -284,99 +283,6 @@ class RMSNorm(nn.Module):
     y = x.astype(jnp.float32)
     y = y * jax.lax.rsqrt(jnp.mean(y * y, -1, keepdims=True) + self.epsilon)
     return (y * scale).astype(x.dtype)
-
-
-def attend(query, blocks, reach, own):
-  """Softmax attention over cached blocks and what else a row attends to.
-
-  Each block gives an unnormalized sum with its own maximum; they are put on
-  one scale at the end, so that no two blocks are ever copied together.
-
-  Args:
-    query: [B, H, T, d], rotary embedding applied.
-    blocks: pairs of keys and values [R, K, S, d].
-    reach: (lengths int32[R], Members or None) a block; without members R
-      divides B.
-    own: the part of own_part or block_part.
-
-  Returns:
-    [B, H, T, d], in query's dtype.
-  """
-  parts = [own, *(block_part(query, *pair, *where)
-                  for pair, where in zip(blocks, reach, strict=True))]
-  peaks, totals, outs = zip(*parts)
-  peak = functools.reduce(jnp.maximum, peaks)
-  scales = [jnp.exp(p - peak) for p in peaks]
-  total = sum(s * t for s, t in zip(scales, totals))
-  out = sum((s / total)[..., None] * o for s, o in zip(scales, outs))
-  return out.reshape(query.shape).astype(query.dtype)
-
-
-def own_part(query, key, value):
-  """The part of tokens that attend to one another, causally."""
-  causal = jnp.tril(jnp.ones(2 * query.shape[2:3], bool))
-  own = _part(_grouped(query, key)[:, None], key, value, causal)
-  return jax.tree.map(lambda x: x[:, 0], own)
-
-
-def block_part(query, keys, values, lengths, members=None):
-  """A block's part of every query row's attention; see _part."""
-  query = _grouped(query, keys)
-  if members is None:
-    query = query.reshape(keys.shape[0], -1, *query.shape[1:])
-  else:
-    query = query.at[members.rows].get(mode='fill', fill_value=0)
-  mask = jnp.arange(keys.shape[2]) < lengths[:, None]
-  part = _part(query, keys, values, mask[:, None, None, None, None])
-  part = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), part)
-  if members is None:
-    return part
-  return jax.tree.map(lambda x: x.at[members.places].get(mode='clip'), part)
-
-
-def _grouped(query, keys):
-  """Scaled [B, H, T, d] -> [B, K, H/K, T, d]."""
-  rows, heads, length, width = query.shape
-  kv_heads = keys.shape[1]
-  return (query * width ** -0.5).reshape(
-      rows, kv_heads, heads // kv_heads, length, width)
-
-
-def _write(cache, key, value):
-  """Puts one key and value a row [B, K, 1, d] into the row's cache.
-
-  A row whose cache is full stays as it is.
-  """
-  keys, values, lengths = cache
-  rows = jnp.arange(keys.shape[0])
-  put = lambda array, x: array.at[rows, :, lengths].set(
-      x[:, :, 0].astype(array.dtype), mode='drop', unique_indices=True,
-      indices_are_sorted=True)
-  return put(keys, key), put(values, value)
-
-
-def _part(query, keys, values, mask):
-  """exp(scores - peak), summed and weighted by values.
-
-  Args:
-    query: [R, n, K, H/K, T, d].
-    keys: [R, K, S, d].
-    values: [R, K, S, d].
-    mask: broadcast to [R, n, K, H/K, T, S].
-
-  Returns:
-    peak and total float32[R, n, K, H/K, T], out float32[..., d]. Where the
-    mask is empty the peak is the lowest number and the rest has no meaning.
-  """
-  scores = jnp.einsum('rnkgtd,rksd->rnkgts', query, keys,
-                      preferred_element_type=jnp.float32)
-  scores = jnp.where(mask, scores, jnp.finfo(jnp.float32).min)
-  # The result does not depend on the peak, so neither does its gradient.
-  peak = jax.lax.stop_gradient(jnp.max(scores, -1))
-  weights = jnp.exp(scores - peak[..., None])
-  out = jnp.einsum('rnkgts,rksd->rnkgtd', weights.astype(query.dtype), values,
-                   preferred_element_type=jnp.float32)
-  return peak, jnp.sum(weights, -1), out
 
 
 def rotary_frequencies(config: config_lib.ModelConfig) -> np.ndarray:
@@ -412,45 +318,3 @@ def _rotate(x, rotary):
   return jnp.concatenate(
       [first * cos - second * sin, second * cos + first * sin],
       -1).astype(x.dtype)
-
-
-def _matmul(x, kernel, transposed=False):
-  """x [..., in] @ kernel [in, out] in x's dtype, float32 out.
-
-  A transposed kernel is [out, in], and is the left operand.
-
-  Tokens are flattened first: the backward products of a 3-D operand are far
-  slower on CPUs. Under `jax.default_matmul_precision('highest')` a product is
-  the sum of partial ones: XLA's CPU kernels add up all of `in` in one
-  float32 accumulator, whatever precision is asked, and that is most of their
-  error. Slower, so for comparisons only.
-  """
-  flat, kernel = x.reshape(-1, x.shape[-1]), kernel.astype(x.dtype)
-  size = x.shape[-1]
-  parts = 1
-  if jax.config.jax_default_matmul_precision == 'highest':
-    parts = math.gcd(size, _PRECISE_PARTS)
-
-  def product(start, stop):
-    if not transposed:
-      return jax.lax.dot(flat[:, start:stop], kernel[start:stop],
-                         preferred_element_type=jnp.float32)
-    return jax.lax.dot_general(
-        kernel[:, start:stop], flat[:, start:stop], (((1,), (1,)), ((), ())),
-        preferred_element_type=jnp.float32).T
-
-  step = size // parts
-  out = sum(product(i, i + step) for i in range(0, size, step))
-  return out.reshape(*x.shape[:-1], out.shape[-1])
-
-
-def _weight(module, name, config, shape, axes, transposed):
-  """A parameter [in, out], or [out, in] where it is the left operand."""
-  if transposed:
-    shape, axes = shape[::-1], axes[::-1]
-  return module.param(name, _normal(config, axes), shape)
-
-
-def _normal(config, axes):
-  return nn.with_partitioning(
-      nn.initializers.normal(config.initializer_range), axes)

@@ -93,7 +93,7 @@ class Engine:
 
     def copy(params):
       # A copy even where nothing changes: the learner donates its arrays.
-      params = transformer.decoding_params(params, config.num_layers)
+      params = transformer.decoding_params(config, params)
       return jax.tree.map(lambda x: jnp.copy(x.astype(dtype)), params)
 
     self._copy = jax.jit(copy)

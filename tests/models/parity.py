@@ -8,7 +8,7 @@ folder, and transformers' from our export of it, which must be equal; ours of
 the GGUF file against transformers' own reading of it. All float32.
 
 A difference may be 1e-4; exits with 1 where one is larger. Ours are computed
-at matmul precision 'highest' (see transformer._matmul): SmolLM2's logits reach
+at matmul precision 'highest' (see linear.matmul): SmolLM2's logits reach
 38 and its residual stream 4,400, so that transformers' own float32 is 1e-4
 from its float64, which stands beside each difference, as ours does.
 """

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from rlclip.models import config as config_lib
-from rlclip.models import transformer
+from rlclip.models import linear, transformer
 
 CONFIG = config_lib.ModelConfig(
     family='qwen3', vocab_size=40, hidden_size=24, num_layers=2, num_heads=4,
@@ -25,7 +25,7 @@ def full(**kwargs):
   model = transformer.make(CONFIG, **kwargs)
   params = jax.jit(transformer.make(CONFIG).init)(jax.random.key(0))
   if kwargs.get('decoding'):
-    params = transformer.decoding_params(params, CONFIG.num_layers)
+    params = transformer.decoding_params(CONFIG, params)
   @jax.jit
   def run(params):
     hidden, keys, values = model.apply(params, TOKENS, POSITIONS)
@@ -149,6 +149,6 @@ def test_the_highest_precision_is_nearer_to_float64():
   exact = x.astype(np.float64) @ kernel
   def error(precision):
     with jax.default_matmul_precision(precision):
-      out = jax.jit(lambda x, w: transformer._matmul(x, w))(x, kernel)
+      out = jax.jit(lambda x, w: linear.matmul(x, w))(x, kernel)
     return np.sqrt(np.mean((np.asarray(out) - exact) ** 2))
   assert error('highest') < 0.8 * error('default')

@@ -39,7 +39,7 @@ def test_behavior_log_probs_are_the_learners(loaded, temperature):
           np.array([len(r.prompt) for r in requests]),
           pad([c.tokens for c in completions], 12))
   for c, logps in zip(completions, np.asarray(stats.logps), strict=True):
-    np.testing.assert_allclose(c.logps, logps[:len(c.logps)], atol=1e-5)
+    np.testing.assert_allclose(c.logps, logps[:len(c.logps)], atol=1e-4)
 
 
 def test_greedy_takes_the_mode_of_a_plain_forward_pass(loaded):
