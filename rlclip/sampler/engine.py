@@ -145,7 +145,8 @@ class Engine:
       num_compilations, which stays for such requests.
     """
     self._require_weights()
-    self._prepare(group_size, self._max_prompt, self._max_tokens)
+    self._prepare(group_size, self._num_slots, self._max_prompt,
+                  self._max_tokens)
     slots, self._slots = self._slots, None
     lengths, longest = [_SMALLEST_CHUNK], self._longest_chunk
     while lengths[-1] < longest:
@@ -188,8 +189,8 @@ class Engine:
     if not requests:
       return
     before = self.num_compilations
-    self._prepare(requests_lib.longest_run(requests),
-                  max(len(r.prompt) for r in requests))
+    runs = requests_lib.runs(requests)
+    self._prepare(max(runs), len(runs), max(len(r.prompt) for r in requests))
     mode = requests_lib.mode_of(requests)
     waiting = collections.deque(enumerate(requests))
     working: dict[int, _Work] = {}
@@ -220,17 +221,21 @@ class Engine:
 
   # ------------------------------------------------------------- sizes
 
-  def _prepare(self, group_size: int, longest: int, num_tokens: int = 1):
+  def _prepare(self, group_size: int, num_prompts: int, longest: int,
+               num_tokens: int = 1):
     """Slots of the shapes that are needed; those there are kept if they fit.
 
     Args:
       group_size: requests that follow one another with one prompt.
+      num_prompts: groups of requests.
       longest: prompt, in tokens.
       num_tokens: of a completion, that there is to be room for at once.
     """
-    num_lines = min(self._num_slots, 1 << (group_size - 1).bit_length())
+    power = lambda n: 1 << (n - 1).bit_length()
+    num_lines = min(self._num_slots, power(group_size))
     # Twice what is needed, so that prompts with stragglers block no slot.
-    num_prefixes = min(self._num_slots, 2 * -(-self._num_slots // num_lines))
+    num_prefixes = min(power(num_prompts), self._num_slots,
+                       2 * -(-self._num_slots // num_lines))
     prefix_capacity = _bucket(longest - 1, _SMALLEST_CACHE, self._max_prompt)
     # Later chunks are written whole: they need room for their padding.
     if prefix_capacity > _CHUNK:
@@ -239,12 +244,13 @@ class Engine:
         self._num_slots, num_prefixes, num_lines, prefix_capacity,
         self._capacity(num_tokens))
     old = self._sizes
-    if self._slots is not None and old[:3] == sizes[:3]:
+    if self._slots is not None and old.num_lines == num_lines:
       if all(map(operator.ge, old, sizes)):
         return
       sizes = slots_lib.Sizes(*map(max, old, sizes))
     self._sizes, self._slots = sizes, self._empty(sizes)
-    self._table = prefixes.Table(num_prefixes, num_lines, self._num_slots)
+    self._table = prefixes.Table(
+        sizes.num_prefixes, num_lines, self._num_slots)
 
   @property
   def _longest_chunk(self) -> int:

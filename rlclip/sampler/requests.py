@@ -60,13 +60,15 @@ def mode_of(requests: Sequence[Request]) -> draw.Mode:
       filtered=any(s.top_p < 1 or s.top_k or s.min_tokens for s in specs))
 
 
-def longest_run(requests: Sequence[Request]) -> int:
-  """The most requests with one prompt that follow one another."""
-  longest, run = 1, 1
-  for last, request in zip(requests, requests[1:]):
-    run = run + 1 if np.array_equal(last.prompt, request.prompt) else 1
-    longest = max(longest, run)
-  return longest
+def runs(requests: Sequence[Request]) -> list[int]:
+  """How many requests with one prompt follow one another, group by group."""
+  counts = []
+  for i, request in enumerate(requests):
+    if i and np.array_equal(requests[i - 1].prompt, request.prompt):
+      counts[-1] += 1
+    else:
+      counts.append(1)
+  return counts
 
 
 def rows(requests: Sequence[Request]) -> slots_lib.Rows:
