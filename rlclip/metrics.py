@@ -15,7 +15,8 @@ Names are TRL's where TRL has one:
   sampling/importance_sampling_ratio/mean
   staleness/{mean,max}                       versions the sampler was behind
   eval/<task>/<measure>                      pass@1, ...
-  time/<phase>, perf/*, compile/*            differ from run to run
+  time/<phase>, perf/*, compile/*            differ from run to run;
+                                             time/wait: for rollouts
 
 `VERL_ALIASES` says what verl calls them.
 """
