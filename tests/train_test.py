@@ -254,6 +254,9 @@ def test_rollouts_ahead_lag_as_said_and_outlive_an_interrupt(cache, tmp_path):
   assert code == 0, output
   assert re.search(r'Continuing from step [24]', output)
   assert_same_runs(folder, whole, step=6)
+  # Beyond its end nothing was sampled that a longer run could go on with.
+  code, output = finish(folder, cache, *flags, '--config.num_steps=7')
+  assert code == 1 and 'config differs: num_steps = 7, was 6' in output
 
 
 def test_a_finished_run_started_again_only_shows_its_end(whole, cache):
