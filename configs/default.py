@@ -74,6 +74,7 @@ def get_config():
   r.num_slots = 0  # completions decoded at once; 0 takes all of a step
   r.steps_per_round = 16  # tokens a slot draws before the host looks
   r.max_refills = 0  # times constant groups are replaced (DAPO); 0 keeps them
+  r.max_staleness = 0  # steps sampled ahead, by weights so many versions behind
 
   c.reference = f = config_dict.ConfigDict()  # of a penalty toward one
   f.every = 0  # RL steps after which it becomes the policy (RPG); 0 never

@@ -87,6 +87,7 @@ class Rollout:
   num_slots: int
   steps_per_round: int
   max_refills: int
+  max_staleness: int
 
 
 @dataclasses.dataclass(frozen=True)

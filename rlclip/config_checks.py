@@ -13,7 +13,27 @@ def rules(e):
     ValueError: an algorithm, or an override of it, that there is not.
   """
   return (*_model_rules(e), *_training_rules(e), *_host_rules(e),
-          *_shaping_rules(e))
+          *_shaping_rules(e), *_staleness_rules(e))
+
+
+def warnings(e) -> tuple[str, ...]:
+  """What a config may do and its author may not have meant; for the log."""
+  spec, stale = e.loss_spec, e.rollout.max_staleness
+  if not stale or spec.mismatch is not None:
+    return ()
+  if spec.anchor == 'old':
+    lacks = "its ratio is to the learner's own log-probs"
+  elif type(spec.gate).__name__ == 'Unweighted':
+    lacks = 'no ratio enters its gradient'
+  else:
+    return ()
+  return (
+      f'config.rollout.max_staleness = {stale} has completions sampled by '
+      f'weights {stale} versions behind the learner, and the rule '
+      f'{e.algorithm.name} takes them for its own: {lacks}, and it has no '
+      f'mismatch correction. Set config.algorithm.anchor to old and '
+      f'config.algorithm.mismatch, as to truncated_importance, or take a rule '
+      f'whose ratio is to the sampler, with the anchor behavior.',)
 
 
 def _model_rules(e):
@@ -151,6 +171,18 @@ def _shaping_rules(e):
         for key, value, default in (
             ('every', f.every, 0), ('max_kl', f.max_kl, 0.0),
             ('kl_decay', f.kl_decay, 0.9))),
+  )
+
+
+def _staleness_rules(e):
+  """For rollouts ahead of the learner."""
+  stale, spec = e.rollout.max_staleness, e.loss_spec
+  whole = spec.needs_anchor_policy and spec.anchor == 'behavior'
+  return (
+      (stale >= 0, 'rollout.max_staleness', '0 (wait) or more versions', stale),
+      (stale <= 0 or not whole, 'rollout.max_staleness',
+       '0 where the rule reads whole distributions of the policy that sampled: '
+       "only the learner's weights at the batch's start are at hand", stale),
   )
 
 

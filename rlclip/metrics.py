@@ -13,8 +13,10 @@ Names are TRL's where TRL has one:
   kl                                         to the reference policy, nats
   sampling/sampling_logp_difference/mean     sampler against learner
   sampling/importance_sampling_ratio/mean
+  staleness/{mean,max}                       versions the sampler was behind
   eval/<task>/<measure>                      pass@1, ...
-  time/<phase>, perf/*, compile/*            differ from run to run
+  time/<phase>, perf/*, compile/*            differ from run to run;
+                                             time/wait: for rollouts
 
 `VERL_ALIASES` says what verl calls them.
 """
@@ -24,6 +26,7 @@ import logging
 import math
 import os
 import pathlib
+import threading
 import time
 from typing import Any, Iterator, Mapping
 import uuid
@@ -179,39 +182,53 @@ class Writer:
 class Phases:
   """Seconds a step spends in each phase.
 
-  A phase inside another counts for itself alone, so phases add up to at most
-  time/step.
+  A phase inside another counts for itself alone, so the phases of a thread add
+  up to at most time/step. Several threads may have phases open at a time; what
+  another thread than the one that calls `take` is in counts once it ends.
   """
 
   def __init__(self):
     self._seconds: dict[str, float] = {}
-    self._open: list[str] = []
-    self._since = self._begun = time.perf_counter()
+    self._lock = threading.Lock()
+    self._thread = _Clock()
+    self._begun = self._thread.since
 
   @contextlib.contextmanager
   def __call__(self, phase: str) -> Iterator[None]:
     self._turn()
-    self._open.append(phase)
+    self._thread.open.append(phase)
     try:
       yield
     finally:
       self._turn()
-      self._open.pop()
+      self._thread.open.pop()
 
   def take(self) -> dict[str, float]:
     """Returns time/<phase> and time/step since the last call; starts anew."""
-    self._turn()
-    taken = {f'time/{phase}': s for phase, s in self._seconds.items()}
-    taken['time/step'] = self._since - self._begun
-    self._seconds, self._begun = {}, self._since
+    now = self._turn()
+    with self._lock:
+      taken = {f'time/{phase}': s for phase, s in self._seconds.items()}
+      self._seconds = {}
+    taken['time/step'] = now - self._begun
+    self._begun = now
     return taken
 
   def _turn(self):
-    now = time.perf_counter()
-    if self._open:
-      phase = self._open[-1]
-      self._seconds[phase] = self._seconds.get(phase, 0.0) + now - self._since
-    self._since = now
+    now, clock = time.perf_counter(), self._thread
+    if clock.open:
+      with self._lock:
+        self._seconds[clock.open[-1]] = (
+            self._seconds.get(clock.open[-1], 0.0) + now - clock.since)
+    clock.since = now
+    return now
+
+
+class _Clock(threading.local):
+  """The phases open in a thread, and when the last of them changed."""
+
+  def __init__(self):
+    self.open: list[str] = []
+    self.since = time.perf_counter()
 
 
 class Compilations:

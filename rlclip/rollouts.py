@@ -7,7 +7,7 @@ The verifier's rewards stay as they are: metrics, evaluation, the choice of
 groups and `Batch.rewards` (so group-adaptive bounds) read them. Only the
 advantages see the shaped ones.
 """
-from typing import Callable, NamedTuple, Sequence
+from typing import Callable, Mapping, NamedTuple, Sequence
 
 import numpy as np
 
@@ -124,9 +124,8 @@ def collect(sampler: Sampler, pool: pool_lib.Pool, decode, prompts,
   Returns:
     The groups, in the order of the prompts.
   """
-  requests = [
-      Request(first_id + i * group_size + g, prompt.tokens, spec)
-      for i, prompt in enumerate(prompts) for g in range(group_size)]
+  requests = make_requests(
+      prompts, spec, group_size=group_size, first_id=first_id)
   with phase('sample'):
     completions = sampler.generate(requests)
     texts = [decode(completion.tokens) for completion in completions]
@@ -140,14 +139,32 @@ def collect(sampler: Sampler, pool: pool_lib.Pool, decode, prompts,
       [np.nan if r is None else r for r in scored.rewards], np.float64)
   by_function = [dict(zip(scored.by_function, values))
                  for values in zip(*scored.by_function.values())]
-  items = [requests, completions, texts, rewards, by_function]
-  if penalty is not None:
-    items.append(penalty(np.array([len(c.tokens) for c in completions])))
-  groups = [
-      Group(prompt, *(item[i * group_size:(i + 1) * group_size]
-                      for item in items))
-      for i, prompt in enumerate(prompts)]
+  groups = make_groups(
+      prompts, requests, completions, texts, rewards, by_function, penalty)
   return Collected(groups, scored.num_timeouts, scored.num_errors)
+
+
+def make_requests(prompts: Sequence[Prompt], spec: SamplingSpec, *,
+                  group_size: int, first_id: int) -> list[Request]:
+  """G requests a prompt, numbered on from `first_id`."""
+  return [
+      Request(first_id + i * group_size + g, prompt.tokens, spec)
+      for i, prompt in enumerate(prompts) for g in range(group_size)]
+
+
+def make_groups(
+    prompts: Sequence[Prompt], requests: Sequence[Request],
+    completions: Sequence[Completion], texts: Sequence[str],
+    rewards: np.ndarray, by_function: Sequence[Mapping[str, float | None]],
+    penalty: Callable[[np.ndarray], np.ndarray] | None) -> list[Group]:
+  """Cuts P * G rows into the groups of P prompts; see `collect` and Group."""
+  columns = [requests, completions, texts, rewards, by_function]
+  if penalty is not None:
+    columns.append(penalty(np.array([len(c.tokens) for c in completions])))
+  size = len(requests) // len(prompts)
+  return [
+      Group(prompt, *(column[i * size:(i + 1) * size] for column in columns))
+      for i, prompt in enumerate(prompts)]
 
 
 def collect_with_signal(
@@ -251,6 +268,31 @@ def statistics(collected: Collected) -> dict[str, float]:
       'completions/clipped_ratio': float(np.mean(truncated)),
       **_shaping_statistics(collected),
   }
+
+
+def staleness(collected: Collected, version: int, *, limit: int
+              ) -> dict[str, float]:
+  """Versions between the weights that sampled and the learner's, by metric.
+
+  Args:
+    collected: a step's rollouts.
+    version: of the learner, before it updates on them.
+    limit: most versions allowed, `config.rollout.max_staleness`.
+
+  Raises:
+    RuntimeError: a completion is older, or newer than the learner. A sampler
+      that works as it should returns none.
+  """
+  ages = [version - completion.version for group in collected.groups
+          for completion in group.completions]
+  if not (0 <= min(ages) and max(ages) <= limit):
+    raise RuntimeError(
+        f'Expected completions of weights 0 to {limit} versions older than '
+        f'the learner\'s version {version}, got ages from {min(ages)} to '
+        f'{max(ages)}. The sampler did not take the weights it was given: '
+        f'see its log, or raise config.rollout.max_staleness.')
+  return {'staleness/mean': float(np.mean(ages)),
+          'staleness/max': float(max(ages))}
 
 
 def _shaping_statistics(collected):

@@ -10,7 +10,9 @@ import numpy as np
 
 from rlclip import assembly, checkpoint
 from rlclip import config as config_lib
-from rlclip import evaluate, metrics, progress
+from rlclip import config_checks, evaluate, metrics, pending
+from rlclip import pipeline as pipeline_lib
+from rlclip import progress
 from rlclip import reference as reference_lib
 from rlclip import rollouts, warm_start, workdir
 from rlclip.data import bank, batching, report, tasks
@@ -29,8 +31,8 @@ class _Taken(NamedTuple):
   num_tokens: int = 0  # trained on
 
 
-def train(experiment: config_lib.Experiment,
-          path: str | os.PathLike) -> dict[str, Any]:
+def train(experiment: config_lib.Experiment, path: str | os.PathLike, *,
+          in_thread: bool | None = None) -> dict[str, Any]:
   """Trains, or continues a run that ended early, in the folder `path`.
 
   Killed at any moment and called again with the same experiment, it goes on
@@ -39,6 +41,8 @@ def train(experiment: config_lib.Experiment,
   Args:
     experiment: the resolved config.
     path: the run's folder; see workdir.
+    in_thread: whether the sampler has a thread of its own; None where
+      `rollout.max_staleness` is above 0. It changes no result.
 
   Returns:
     The last step's metrics.
@@ -49,13 +53,18 @@ def train(experiment: config_lib.Experiment,
   """
   for name, size in experiment.sizes().items():
     print(f'{name:26} {size:>12,}')
-  # A schedule that ends with the run is another one for another length.
-  fixed = {'num_steps'} if experiment.optimizer.schedule != 'constant' else {}
+  # A schedule that ends with the run is another one for another length, and
+  # nothing is sampled beyond the end that a longer run could go on with.
+  ends = (experiment.optimizer.schedule != 'constant'
+          or experiment.rollout.max_staleness)
+  fixed = {'num_steps'} if ends else {}
   may_differ = [key for key in workdir.MAY_DIFFER if key not in fixed]
   with workdir.open_run(path, config_lib.as_dict(experiment),
                         may_differ=may_differ) as folder:
+    for warning in config_checks.warnings(experiment):
+      _log.warning('%s', warning)
     parts = assembly.build(experiment)
-    with _Run(parts, folder) as run:
+    with _Run(parts, folder, in_thread) as run:
       run.start()
       run.loop()
       run.finish()
@@ -65,7 +74,8 @@ def train(experiment: config_lib.Experiment,
 class _Run:
   """One process's work on a run; holds what has state on the host."""
 
-  def __init__(self, parts: assembly.Parts, folder: workdir.RunFolder):
+  def __init__(self, parts: assembly.Parts, folder: workdir.RunFolder,
+               in_thread: bool | None):
     e = parts.experiment
     self.parts, self.folder = parts, folder
     self.tasks = assembly.evaluation_tasks(parts)
@@ -80,6 +90,7 @@ class _Run:
     self.taken = _Taken()
     self.kept_reference = reference_lib.Reference(
         folder.path / 'reference', **dataclasses.asdict(e.reference))
+    self.ahead = folder.path / 'ahead'
     self.last: dict[str, float] = {}
     self.phase = metrics.Phases()
     self.compilations = metrics.Compilations()
@@ -87,11 +98,15 @@ class _Run:
         folder.checkpoints, keep_last=e.checkpoint.keep_last,
         keep_best=int(e.checkpoint.keep_best))
     self.writer = None
+    self.pipeline = pipeline_lib.Pipeline(
+        self._collect, parts.sampler.load_weights, num_steps=e.num_steps,
+        max_staleness=e.rollout.max_staleness, in_thread=in_thread)
 
   def __enter__(self):
     return self
 
   def __exit__(self, kind, error, traceback):
+    self.pipeline.close()  # before the pools: its job may be scoring
     for pool in {*self.pools.values(), self.training_pool}:
       pool.close()
     self.compilations.close()
@@ -118,6 +133,7 @@ class _Run:
       if self.parts.loss_spec.needs_reference:
         self.kept_reference.begin(self.state.params)
       self._load_sampler()
+      self.pipeline.begin(0, 0)
       self._close_step({})
     else:
       abstract = assembly.abstract_state(self.parts)
@@ -129,6 +145,9 @@ class _Run:
         self.kept_reference.restore(
             abstract.params, self.step, restored.metadata['reference'])
       self._load_sampler()
+      self.pipeline.begin(
+          self.step, self.taken.place,
+          self._restored_rollouts(restored.metadata))
       _log.info('Continuing from step %d.', self.step)
 
   def _check_data(self):
@@ -150,8 +169,10 @@ class _Run:
     with progress.bar(e.num_steps, done=self.step, shown=shown) as show:
       while self.step < e.num_steps:
         self.step += 1
-        collected = self._collect()
-        updates = self._update(collected)
+        with self.phase('wait'):
+          collected = self.pipeline.take()
+        staleness = self._staleness(collected)
+        updates = self._update(collected) | staleness
         updates |= self._count(collected, updates)
         self._load_sampler()
         self._close_step({**rollouts.statistics(collected), **updates})
@@ -169,26 +190,46 @@ class _Run:
         tensorboard=self.parts.experiment.logging.tensorboard,
         wandb={'project': project} if project else None)
 
-  def _collect(self) -> rollouts.Collected:
-    """One group of answers for each prompt of this step, or more groups."""
+  def _collect(self, place: int) -> rollouts.Collected:
+    """One group of answers for each prompt of a step, or more groups."""
     parts, e = self.parts, self.parts.experiment
+    recipe = self._recipe()
 
-    def draw(place, count):
-      place += self.taken.place
-      indices = tasks.indices_at(parts.task, place, count, seed=e.seed)
-      prompts = rollouts.encode(
-          parts.task, parts.tokenizer, 'train', indices,
-          limit=e.rollout.prompt_length)
+    def draw(skipped, count):
       # A place is taken once, so its requests have ids of their own.
       return rollouts.collect(
-          parts.sampler, self.training_pool,
-          parts.tokenizer.decode, prompts, assembly.rollout_spec(parts),
+          parts.sampler, self.training_pool, recipe.decode,
+          recipe.prompts_at(place + skipped, count), recipe.spec,
           group_size=e.rollout.group_size,
-          first_id=place * e.rollout.group_size, phase=self.phase,
-          penalty=assembly.penalty(e))
+          first_id=(place + skipped) * e.rollout.group_size,
+          phase=self.phase, penalty=recipe.penalty)
 
     return rollouts.collect_with_signal(
         draw, e.rollout.num_prompts, max_refills=e.rollout.max_refills)
+
+  def _recipe(self) -> pending.Recipe:
+    """What rollouts follow from, besides what is drawn and scored."""
+    parts, e = self.parts, self.parts.experiment
+
+    def prompts_at(place, count):
+      return rollouts.encode(
+          parts.task, parts.tokenizer, 'train',
+          tasks.indices_at(parts.task, place, count, seed=e.seed),
+          limit=e.rollout.prompt_length)
+
+    return pending.Recipe(prompts_at, parts.tokenizer.decode,
+                          assembly.rollout_spec(parts), assembly.penalty(e))
+
+  def _restored_rollouts(self, metadata) -> list[rollouts.Collected]:
+    """Those sampled ahead of a checkpoint; drops what it will sample again."""
+    steps = metadata.get('pending', [])
+    pending.keep(self.ahead, range(self.step + 1 + len(steps)))
+    return pending.restore(self.ahead, steps, self._recipe())
+
+  def _staleness(self, collected) -> dict[str, float]:
+    limit = self.parts.experiment.rollout.max_staleness
+    found = rollouts.staleness(collected, self.step - 1, limit=limit)
+    return found if limit else {}
 
   def _update(self, collected: rollouts.Collected) -> dict[str, float]:
     """All optimizer updates of one rollout batch; writes it to the bank."""
@@ -247,7 +288,7 @@ class _Run:
 
   def _load_sampler(self):
     with self.phase('sync'):
-      self.parts.sampler.load_weights(self.state.params, self.step)
+      self.pipeline.load(self.state.params, self.step)
 
   def _check_finite(self, totals):
     bad = [i for i, means in enumerate(totals)
@@ -269,7 +310,7 @@ class _Run:
     ends = self.step in (0, e.num_steps)
     if ends or (e.evaluation.every and self.step % e.evaluation.every == 0):
       with self.phase('eval'):
-        values = {**values, **self._evaluate()}
+        values = {**values, **self.pipeline.run(self._evaluate)}
     self.last = {**values, **self.phase.take(), **self.compilations.take()}
     self.writer.write(self.step, self.last)
     if ends or self.step % e.checkpoint.every == 0:
@@ -282,9 +323,20 @@ class _Run:
         if self.reference is not None:
           self.kept_reference.save(self.checkpoints)
           metadata['reference'] = self.kept_reference.metadata()
+        if e.rollout.max_staleness:
+          metadata['pending'] = self._save_rollouts()
         self.checkpoints.save(
             self.step, self.state, metadata,
             {'pass@1': values[main]} if main in values else None)
+
+  def _save_rollouts(self) -> list[int]:
+    """Keeps what was sampled ahead, for this checkpoint and those there are."""
+    steps = pending.save(
+        self.ahead, self.step, self.taken.place, self.pipeline.pending())
+    span = range(1, 1 + self.parts.experiment.rollout.max_staleness)
+    pending.keep(self.ahead, [
+        at + i for at in (self.step, *self.checkpoints.steps()) for i in span])
+    return steps
 
   def _evaluate(self) -> dict[str, float]:
     values = {}

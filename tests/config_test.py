@@ -8,7 +8,7 @@ import pytest
 
 import configs
 from configs import default, tiny
-from rlclip import config
+from rlclip import config, config_checks
 
 
 def changed(**changes):
@@ -62,6 +62,14 @@ def test_every_config_resolves(name):
     (dict(rollout__max_refills=-1), 'max_refills must be 0 .off. or more'),
     (dict(rollout__max_refills=1, rollout__group_size=1),
      'no group has a signal, got 1'),
+    (dict(rollout__max_staleness=-1), 'max_staleness must be 0 .wait. or more'),
+    # Their divergence is to the policy that sampled, which is gone by then.
+    (dict(algorithm__name='dppo_top_k', rollout__max_staleness=1),
+     'max_staleness must be 0 where the rule reads whole distributions'),
+    (dict(algorithm__name='grpo', rollout__max_staleness=1,
+          algorithm__penalty='reverse_kl', algorithm__beta=0.1,
+          algorithm__toward='anchor', algorithm__estimator='exact'),
+     'max_staleness must be 0 where the rule reads whole distributions'),
     (dict(reference__kl_decay=1.0), 'kl_decay must be at least 0'),
     # DAPO's rule has no reference to refresh.
     (dict(algorithm__name='dapo', reference__every=5),
@@ -72,6 +80,27 @@ def test_every_config_resolves(name):
 def test_what_makes_no_sense_stops_before_step_0(changes, message):
   with pytest.raises(ValueError, match=message):
     config.resolve(changed(**changes))
+
+
+@pytest.mark.parametrize('changes, lacks', [
+    (dict(algorithm__anchor='old'), "to the learner's own log-probs"),
+    (dict(algorithm__name='reinforce'), 'no ratio enters its gradient'),
+    (dict(), None),  # its ratio is to the sampler
+    (dict(algorithm__name='dppo_tv'), None),
+    (dict(algorithm__anchor='old', algorithm__mismatch='icepop'), None),
+    (dict(algorithm__name='grpo_tis'), None),
+    (dict(algorithm__name='reinforce', algorithm__anchor='old',
+          algorithm__mismatch='truncated_importance'), None),
+])
+def test_a_rule_that_takes_stale_rollouts_for_its_own_is_told(changes, lacks):
+  for stale in (0, 1):
+    found = config_checks.warnings(
+        config.resolve(changed(rollout__max_staleness=stale, **changes)))
+    if lacks and stale:
+      (message,) = found
+      assert lacks in message and 'max_staleness = 1' in message
+    else:
+      assert found == ()
 
 
 def test_an_unknown_key_is_refused_with_the_nearest_known_one():

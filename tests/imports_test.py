@@ -54,6 +54,9 @@ MAY_IMPORT = {
                  'advantages', 'oracle'},
     # These tie the parts together.
     'rollouts': {'advantages', 'data', 'rewards', 'types', 'registry'},
+    # Rollouts that wait for the learner, in memory and on disk.
+    'pipeline': {'rollouts', 'types'},
+    'pending': {'rollouts', 'types', 'workdir'},
     'assembly': ANY,
     'benchmark': ANY,
     'diagnose': ANY,
@@ -74,7 +77,7 @@ ONLY_IN = {
 # Reward workers and data loaders start in a moment and take no device.
 WITHOUT_JAX = {
     'registry', 'types', 'rewards', 'data', 'advantages', 'estimates',
-    'evaluate', 'rollouts', 'workdir', 'progress'}
+    'evaluate', 'rollouts', 'pending', 'workdir', 'progress'}
 _JAX = {'jax', 'jaxlib', 'flax', 'optax', 'orbax', 'chex'}
 
 # From, to: not even through other parts.

@@ -4,6 +4,7 @@ import math
 import os
 import resource
 import sys
+import threading
 import time
 
 import jax
@@ -175,6 +176,32 @@ def test_a_phase_within_a_phase_counts_for_itself():
   unnamed = taken['time/step'] - taken['time/update'] - taken['time/sync']
   assert unnamed >= 0.02
   assert phases.take().keys() == {'time/step'}
+
+
+def test_threads_have_phases_of_their_own_at_a_time():
+  phases = metrics.Phases()
+  both, left = threading.Barrier(2), threading.Event()
+
+  def sample():
+    with phases('sample'):
+      both.wait()
+      time.sleep(0.04)
+      left.wait()
+
+  thread = threading.Thread(target=sample)
+  thread.start()
+  with phases('update'):
+    both.wait()
+    time.sleep(0.06)
+  first = phases.take()
+  left.set()
+  thread.join()
+  second = phases.take()
+  # What another thread is still in counts where it ends, once and whole.
+  assert first.keys() == {'time/update', 'time/step'}
+  assert 0.06 <= first['time/update'] <= first['time/step']
+  assert second.keys() == {'time/sample', 'time/step'}
+  assert second['time/sample'] >= 0.06
 
 
 def test_a_phase_that_fails_is_left():

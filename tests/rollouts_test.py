@@ -86,6 +86,21 @@ def test_statistics_count_what_happened(collected):
   assert found['completions/clipped_ratio'] == 0
 
 
+def test_staleness_is_what_the_sampler_was_behind(collected):
+  # Version 7 sampled; one completion is made older by two.
+  group = collected.groups[0]
+  old = group.completions[1]._replace(version=5)
+  mixed = collected._replace(groups=[group._replace(completions=[
+      group.completions[0], old, group.completions[2]]), collected.groups[1]])
+  assert rollouts.staleness(mixed, 8, limit=3) == {
+      'staleness/mean': pytest.approx(8 / 6), 'staleness/max': 3}
+  with pytest.raises(RuntimeError, match='0 to 2 versions older .*from 1 to 3'):
+    rollouts.staleness(mixed, 8, limit=2)
+  # Nor may they be newer: then they are not of this run.
+  with pytest.raises(RuntimeError, match='from -1 to 1'):
+    rollouts.staleness(mixed, 6, limit=3)
+
+
 def test_seven_equal_floats_have_no_std(collected):
   group = collected.groups[0]
   equal = rollouts.Collected([group._replace(

@@ -27,18 +27,50 @@ def environment(cache):
       'JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS': '0'}
 
 
-def start(folder, cache, *flags):
+# The same with or without a thread of the sampler's own, whatever the lag.
+_TRAIN = '''
+import sys
+from configs import tiny
+from rlclip import config, train
+in_thread, folder, *changes = sys.argv[1:]
+c = tiny.get_config()
+for change in changes:
+  key, value = change.removeprefix('--config.').split('=')
+  c.update_from_flattened_dict({key: type(c[key])(value)})
+train.train(config.resolve(c), folder, in_thread=in_thread == 'True')
+'''
+
+
+def start(folder, cache, *flags, in_thread=None):
+  """Starts a run; with `in_thread`, by the function and not by the main."""
+  by = (['-m', 'experiments.train', '--config=configs/tiny.py',
+         f'--workdir={folder}'] if in_thread is None else
+        ['-c', _TRAIN, str(in_thread), str(folder)])
   return subprocess.Popen(
-      [sys.executable, '-m', 'experiments.train', '--config=configs/tiny.py',
-       f'--workdir={folder}', *flags],
+      [sys.executable, *by, *flags],
       cwd=_ROOT, env=environment(cache), stdout=subprocess.PIPE,
       stderr=subprocess.STDOUT, text=True)
 
 
-def finish(folder, cache, *flags):
-  process = start(folder, cache, *flags)
+def finish(folder, cache, *flags, in_thread=None):
+  process = start(folder, cache, *flags, in_thread=in_thread)
   output, _ = process.communicate(timeout=_SECONDS)
   return process.returncode, output
+
+
+def end_at(process, folder, wanted, number):
+  """Sends a signal once a step has its line, or at start-up; the output."""
+  begun = time.monotonic()
+  while process.poll() is None and time.monotonic() - begun < _SECONDS:
+    path = folder / 'metrics.jsonl'
+    steps = ([json.loads(line)['step'] for line in
+              path.read_text().splitlines(keepends=True)
+              if line.endswith('\n')] if path.exists() else [])
+    if (folder / 'log.txt').exists() if wanted is None else wanted in steps:
+      process.send_signal(number)
+      break
+    time.sleep(0.002)
+  return process.communicate(timeout=_SECONDS)[0]
 
 
 @pytest.fixture(scope='module')
@@ -131,17 +163,7 @@ def test_killed_at_any_step_it_ends_bit_equal(whole, cache, tmp_path):
   # Kill at start-up, and as soon as each of these steps has its line.
   for wanted in (None, 0, 1, 3):
     process = start(folder, cache)
-    begun = time.monotonic()
-    while process.poll() is None and time.monotonic() - begun < _SECONDS:
-      path = folder / 'metrics.jsonl'
-      steps = ([json.loads(line)['step'] for line in
-                path.read_text().splitlines(keepends=True)
-                if line.endswith('\n')] if path.exists() else [])
-      if (folder / 'log.txt').exists() if wanted is None else wanted in steps:
-        process.send_signal(signal.SIGKILL)
-        break
-      time.sleep(0.002)
-    process.communicate(timeout=_SECONDS)
+    end_at(process, folder, wanted, signal.SIGKILL)
     kills += process.returncode == -signal.SIGKILL
   code, output = finish(folder, cache)
   assert code == 0, output
@@ -199,6 +221,44 @@ def test_what_a_run_has_taken_comes_back_with_its_checkpoint(cache, tmp_path):
   assert_same_runs(folder, whole, step=6)
 
 
+def test_a_thread_that_is_not_ahead_changes_nothing(whole, cache, tmp_path):
+  code, output = finish(tmp_path / 'run', cache, in_thread=True)
+  assert code == 0, output
+  assert_same_runs(tmp_path / 'run', whole[0])
+
+
+def test_rollouts_ahead_lag_as_said_and_outlive_an_interrupt(cache, tmp_path):
+  # Refills: where a step begins is known once those before it are sampled.
+  flags = [f'--config.{flag}' for flag in (
+      'num_steps=6', 'checkpoint.every=2', 'rollout.max_refills=2',
+      'rollout.max_staleness=2', 'algorithm.name=grpo',
+      'reward.overlong_buffer=8')]
+  whole, folder = tmp_path / 'whole', tmp_path / 'run'
+  code, output = finish(whole, cache, *flags)
+  assert code == 0, output
+  lines = metrics.read(whole / 'metrics.jsonl')[1:]
+  assert [line['staleness/max'] for line in lines] == [0, 1, 2, 2, 2, 2]
+  assert all(line['staleness/mean'] == line['staleness/max'] for line in lines)
+  rows = [row for path in sorted((whole / 'rollouts').glob('*.parquet'))
+          for row in pq.read_table(path).to_pylist()]
+  assert {(row['step'], row['weights']) for row in rows} == {
+      (1, 0), (2, 0), (3, 0), (4, 1), (5, 2), (6, 3)}
+  assert [row['request_id'] for row in rows] == list(range(len(rows)))
+  assert len(rows) > 6 * 32
+  process = start(folder, cache, *flags)
+  output = end_at(process, folder, 3, signal.SIGINT)
+  assert process.returncode != 0 and 'KeyboardInterrupt' in output
+  assert len(list((folder / 'ahead').iterdir())) >= 2
+  # It goes on without a thread, and ends as the one with a thread did.
+  code, output = finish(folder, cache, *flags, in_thread=False)
+  assert code == 0, output
+  assert re.search(r'Continuing from step [24]', output)
+  assert_same_runs(folder, whole, step=6)
+  # Beyond its end nothing was sampled that a longer run could go on with.
+  code, output = finish(folder, cache, *flags, '--config.num_steps=7')
+  assert code == 1 and 'config differs: num_steps = 7, was 6' in output
+
+
 def test_a_finished_run_started_again_only_shows_its_end(whole, cache):
   before = (whole[0] / 'metrics.jsonl').read_bytes()
   code, output = finish(whole[0], cache)
@@ -240,6 +300,7 @@ def test_a_gradient_that_is_not_finite_stops_the_run(cache, tmp_path):
     ('--config.rollout.group_size=many', 'group_size'),
     ('--config.learner.num_mini_batches=3', 'a divisor of rollout.num_prom'),
     ('--config.rollout.prompt_length=2', 'Raise --config.rollout.prompt_leng'),
+    ('--config.rollout.max_staleness=-1', 'max_staleness must be 0 (wait) or'),
 ])
 def test_a_bad_flag_stops_before_step_0(cache, tmp_path, flag, message):
   code, output = finish(tmp_path / 'run', cache, flag)
