@@ -1,0 +1,157 @@
+"""Weights for other processes: a folder a version, and how to tell they came.
+"""
+import os
+import re
+import shutil
+from typing import Callable, Mapping, NamedTuple, Sequence
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from rlclip.models import config as config_lib
+from rlclip.models import huggingface, transformer
+from rlclip.types import Params, SamplingSpec
+
+START = 'start'  # for servers to be started with, where there is no other model
+
+# Not 1, at which log-probs before and after temperature are the same.
+TEMPERATURE = 0.7
+# Most log-probs a position that vLLM tells unless it is started otherwise.
+_TOP = 20
+_PROMPTS = (1, 7, 40, 300)  # lengths; a long one is in the prefix cache
+_VERSION = re.compile(r'\d{8}')
+
+# By the dtype that a server computes in, nats: the largest difference of
+# log-probs at TEMPERATURE that rounding explains, and the smallest that must
+# show in an answer.
+TOLERANCE = {'float32': 1e-3, 'bfloat16': 0.3}
+_VISIBLE = {'float32': 1e-4, 'bfloat16': 0.05}
+
+
+def publish(root: str, name: str, config: config_lib.ModelConfig,
+            params: Params, *, dtype: str,
+            save_tokenizer: Callable[[str], None]) -> str:
+  """Writes a Hugging Face folder that appears at `root`/`name` when whole.
+
+  The folder belongs to one run. One of that name, of an earlier process, makes
+  room for it; a server that reads it has its files open.
+
+  Args:
+    root: the folder of folders.
+    name: of this one.
+    config: the architecture.
+    params: float32, layers stacked.
+    dtype: to store.
+    save_tokenizer: writes the tokenizer's files into a folder.
+
+  Returns:
+    The absolute path.
+  """
+  os.makedirs(root, exist_ok=True)
+  path = os.path.abspath(os.path.join(root, name))
+  made = os.path.join(root, f'.{name}.new')
+  tokenizer, old = f'{made}.tokenizer', f'{made}.old'
+  for left in (made, tokenizer, old):
+    shutil.rmtree(left, ignore_errors=True)
+  os.makedirs(tokenizer)
+  save_tokenizer(tokenizer)
+  huggingface.save(made, config, params, dtype=dtype, tokenizer_dir=tokenizer)
+  if os.path.exists(path):
+    os.rename(path, old)
+  os.rename(made, path)
+  for left in (tokenizer, old):
+    shutil.rmtree(left, ignore_errors=True)
+  return path
+
+
+def name_of(version: int) -> str:
+  """The folder's name for a version of the weights."""
+  return f'{version:08}'
+
+
+def keep(root: str, names: Sequence[str]) -> None:
+  """Removes the folders of all other versions."""
+  for name in os.listdir(root):
+    if _VERSION.fullmatch(name) and name not in names:
+      shutil.rmtree(os.path.join(root, name), ignore_errors=True)
+
+
+class Probe(NamedTuple):
+  """Prompts whose next-token distribution tells weights apart.
+
+  Attributes:
+    prompts: token ids, of several lengths.
+    spec: how their next token is to be drawn.
+    top: likeliest tokens to be told.
+  """
+  prompts: tuple[tuple[int, ...], ...]
+  spec: SamplingSpec
+  top: int
+
+
+def make_probe(vocab_size: int, max_prompt: int) -> Probe:
+  """Random prompts, the same in every run."""
+  lengths = sorted({min(length, max_prompt) for length in _PROMPTS})
+  rng = np.random.default_rng(0)
+  return Probe(
+      tuple(tuple(rng.integers(0, vocab_size, length).tolist())
+            for length in lengths),
+      SamplingSpec(1, (), TEMPERATURE), min(_TOP, vocab_size))
+
+
+def scorer(config: config_lib.ModelConfig, probe: Probe
+           ) -> Callable[[Params], np.ndarray]:
+  """params -> float32[prompts, V], log-probs of the next token.
+
+  Computed in float32 whatever the servers compute in.
+  """
+  model = transformer.make(config)
+  longest = max(map(len, probe.prompts))
+  tokens = np.zeros((len(probe.prompts), longest), np.int32)
+  for row, prompt in zip(tokens, probe.prompts, strict=True):
+    row[:len(prompt)] = prompt
+  last = np.array([len(prompt) - 1 for prompt in probe.prompts])
+
+  @jax.jit
+  def score(params):
+    positions = jnp.broadcast_to(jnp.arange(longest), tokens.shape)
+    hidden, _, _ = model.apply(params, tokens, positions)
+    logits = model.unembed(params, hidden[np.arange(len(last)), last])
+    return jax.nn.log_softmax(logits / probe.spec.temperature)
+
+  return lambda params: np.asarray(score(params))
+
+
+def difference(expected: np.ndarray, told: Sequence[Mapping[int, float]]
+               ) -> float:
+  """The largest difference between what was expected and what is told, nats.
+
+  Args:
+    expected: float32[prompts, V].
+    told: by prompt, token id -> log-prob.
+  """
+  return max(abs(row[token] - logp)
+             for row, likeliest in zip(expected, told, strict=True)
+             for token, logp in likeliest.items())
+
+
+def is_stale(dtype: str, expected: np.ndarray, before: np.ndarray,
+             told: Sequence[Mapping[int, float]],
+             told_before: Sequence[Mapping[int, float]]) -> bool:
+  """Whether new weights should show in the answers, and they are the old ones.
+
+  Small updates are within TOLERANCE of one another. But an answer that is the
+  same to the last bit, where it should have moved, is one of the old weights.
+
+  Args:
+    dtype: that the server computes in.
+    expected: float32[prompts, V] of the new weights.
+    before: of the weights that the server had before.
+    told: by prompt, token id -> log-prob.
+    told_before: of the same server, before.
+  """
+  moved = difference(expected, [
+      {token: before[i, token] for token in likeliest}
+      for i, likeliest in enumerate(told)])
+  return moved > _VISIBLE[dtype] and list(told) == list(told_before)
