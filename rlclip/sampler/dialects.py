@@ -76,13 +76,17 @@ class Dialect:
     reload: (folder, label) -> the calls after which the server has the weights
       of that folder and tells the label.
     label: the call whose JSON has `weight_version`.
-    start: arguments that a server must be started with.
+    start: how a server must be started.
+    reloads_tied: whether a reload reaches an output head that is tied to the
+      embedding. In vLLM 0.32 on a CPU it does not: the head is a packed copy
+      of the weights that the server started with.
   """
   ask: Callable[[str, Question], Call]
   read: Callable[[Any], Answer]
   reload: Callable[[str, str], tuple[Call, ...]]
   label: Call
   start: str
+  reloads_tied: bool
 
 
 def get(name: str) -> Dialect:
@@ -150,7 +154,7 @@ def _reload_vllm(folder: str, label: str) -> tuple[Call, ...]:
 REGISTRY.register('vllm')(Dialect(
     _ask_vllm, _read_vllm, _reload_vllm, Call('GET', '/weight_info'),
     'VLLM_SERVER_DEV_MODE=1 vllm serve FOLDER --served-model-name NAME '
-    '--logprobs-mode processed_logprobs'))
+    '--logprobs-mode processed_logprobs', reloads_tied=False))
 
 
 def _ask_sglang(model: str, question: Question) -> Call:
@@ -192,4 +196,4 @@ def _reload_sglang(folder: str, label: str) -> tuple[Call, ...]:
 REGISTRY.register('sglang')(Dialect(
     _ask_sglang, _read_sglang, _reload_sglang, Call('GET', '/model_info'),
     'python -m sglang.launch_server --model-path FOLDER --served-model-name '
-    'NAME --enable-deterministic-inference'))
+    'NAME --enable-deterministic-inference', reloads_tied=True))

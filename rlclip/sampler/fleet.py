@@ -98,18 +98,18 @@ class Fleet:
       settings: for all of them.
     """
     self._servers = [_Server(url.rstrip('/')) for url in urls]
-    self._admit, self._settings = admit, settings
+    self._admit, self.settings = admit, settings
     self.counts = collections.Counter()  # kind of fault -> how often, so far
 
   def admit_all(self, *, is_strict: bool) -> None:
     """Has every server admitted afresh; waits until one is.
 
     Args:
-      is_strict: whether one server that may not serve stops all; else the
-        others go on without it.
+      is_strict: whether one server that answers, but may not serve, stops
+        all; else the others go on without it.
 
     Raises:
-      Refused: where strict, for the first server that may not serve.
+      Refused, BadAnswer: where strict, the first server's that may not serve.
       NoServer: where none could be admitted for `patience_s`.
     """
     for server in self._servers:
@@ -143,13 +143,13 @@ class Fleet:
   async def _ask_all(self, calls, read):
     async with self._session() as session:
       results: dict[int, tuple[_Server, T]] = {}
-      for _ in range(self._settings.retries + 1):
+      for _ in range(self.settings.retries + 1):
         await session.wait_for_one()
         left = [i for i in range(len(calls)) if i not in results]
         await session.ask({i: calls[i] for i in left}, read, results)
         # A server may have started anew without a connection breaking. What
         # it answered is from whatever weights it started with.
-        for server in {server for server, _ in results.values()}:
+        for server in self._servers:
           if server.is_in and not await session.still_in(server):
             results = {i: (by, result) for i, (by, result) in results.items()
                        if by is not server}
@@ -157,7 +157,7 @@ class Fleet:
           return [results[i][1] for i in range(len(calls))]
       raise Unanswered(
           f'Servers lost their weights in each of '
-          f'{self._settings.retries + 1} tries. Is someone else loading '
+          f'{self.settings.retries + 1} tries. Is someone else loading '
           f'weights into them?')
 
   @contextlib.asynccontextmanager
@@ -165,12 +165,12 @@ class Fleet:
     import httpx2  # only where there are servers
     # Servers close idle connections after 5 s; not to meet one in that moment.
     limits = httpx2.Limits(max_connections=None, keepalive_expiry=2.0)
-    timeout = httpx2.Timeout(None, connect=self._settings.connect_timeout_s)
+    timeout = httpx2.Timeout(None, connect=self.settings.connect_timeout_s)
     # A proxy of the environment is not for the machines of one run.
     async with httpx2.AsyncClient(
         limits=limits, timeout=timeout, trust_env=False) as client:
       session = _Session(
-          client, self._servers, self._admit, self._settings, self.counts)
+          client, self._servers, self._admit, self.settings, self.counts)
       try:
         yield session
       finally:
@@ -193,7 +193,7 @@ class _Session:
       task.cancel()
     await asyncio.gather(*self._coming.values(), return_exceptions=True)
 
-  async def wait_for_one(self, is_strict=False) -> list[Refused]:
+  async def wait_for_one(self, is_strict=False) -> list[Exception]:
     """Looks at every server, and waits until one is in.
 
     Those that were in have to show it. Those that are not in yet are looked at
@@ -302,7 +302,7 @@ class _Session:
       server.is_given_up = not server.is_in
       self._changed.notify_all()
 
-  async def _look(self, server) -> Refused | None:
+  async def _look(self, server) -> Exception | None:
     """One try to admit a server; returns what it may not serve for."""
     try:
       await self._admit(self._sender(server))
@@ -311,7 +311,7 @@ class _Session:
       if trouble != server.trouble:
         _log.warning('%s is not in yet. %s', server.url, trouble)
       server.trouble = trouble
-      return error if isinstance(error, Refused) else None
+      return None if isinstance(error, Unanswered) else error
     if not server.is_in:
       _log.info('%s is in.', server.url)
     server.is_in = True

@@ -1,5 +1,6 @@
 """Weights for other processes: a folder a version, and how to tell they came.
 """
+import dataclasses
 import os
 import re
 import shutil
@@ -10,10 +11,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from rlclip.models import config as config_lib
-from rlclip.models import huggingface, transformer
+from rlclip.models import huggingface, layout, transformer
 from rlclip.types import Params, SamplingSpec
 
-START = 'start'  # for servers to be started with, where there is no other model
+START = 'start'  # the folder that servers are started with
 
 # Not 1, at which log-probs before and after temperature are the same.
 TEMPERATURE = 0.7
@@ -30,8 +31,7 @@ _VISIBLE = {'float32': 1e-4, 'bfloat16': 0.05}
 
 
 def publish(root: str, name: str, config: config_lib.ModelConfig,
-            params: Params, *, dtype: str,
-            save_tokenizer: Callable[[str], None]) -> str:
+            params: Params, *, dtype: str, tokenizer_dir: str) -> str:
   """Writes a Hugging Face folder that appears at `root`/`name` when whole.
 
   The folder belongs to one run. One of that name, of an earlier process, makes
@@ -43,26 +43,59 @@ def publish(root: str, name: str, config: config_lib.ModelConfig,
     config: the architecture.
     params: float32, layers stacked.
     dtype: to store.
-    save_tokenizer: writes the tokenizer's files into a folder.
+    tokenizer_dir: a folder whose tokenizer files are copied.
 
   Returns:
     The absolute path.
   """
   os.makedirs(root, exist_ok=True)
   path = os.path.abspath(os.path.join(root, name))
-  made = os.path.join(root, f'.{name}.new')
-  tokenizer, old = f'{made}.tokenizer', f'{made}.old'
-  for left in (made, tokenizer, old):
-    shutil.rmtree(left, ignore_errors=True)
-  os.makedirs(tokenizer)
-  save_tokenizer(tokenizer)
-  huggingface.save(made, config, params, dtype=dtype, tokenizer_dir=tokenizer)
   if os.path.exists(path):
+    old = os.path.join(root, f'.{name}.old')
+    shutil.rmtree(old, ignore_errors=True)
     os.rename(path, old)
-  os.rename(made, path)
-  for left in (tokenizer, old):
-    shutil.rmtree(left, ignore_errors=True)
+    shutil.rmtree(old)
+  huggingface.save(
+      path, config, params, dtype=dtype, tokenizer_dir=tokenizer_dir)
   return path
+
+
+def untied(config: config_lib.ModelConfig, params: Params
+           ) -> tuple[config_lib.ModelConfig, Params]:
+  """The same function with an output head of its own."""
+  if not config.tie_embeddings:
+    return config, params
+  return (dataclasses.replace(config, tie_embeddings=False),
+          {**params, 'head': params['embedding'].T})
+
+
+def start_weights(config: config_lib.ModelConfig, probe: 'Probe'
+                  ) -> tuple[Params, np.ndarray]:
+  """Weights of no use but to start a server with, and what they must give.
+
+  Layers add nothing, so that the next token depends on the last one alone and
+  its log-probs are computed here, without a device: a model of any size is
+  written, and reloading it is tried, before there are weights.
+
+  Returns:
+    Parameters in numpy, and float32[prompts, V] as `scorer` gives.
+  """
+  rng = np.random.default_rng(0)
+  is_norm = lambda path: path[-1].key == 'scale'
+  params = jax.tree_util.tree_map_with_path(
+      lambda path, leaf: np.full(leaf.shape, is_norm(path), np.float32),
+      layout.abstract_params(config))
+  size = config.hidden_size
+  # Of this size a token's own logit is about 4.
+  table = rng.standard_normal((config.vocab_size, size), np.float32) * 4 / size
+  params['embedding'] = table
+  if not config.tie_embeddings:
+    params['head'] = table.T
+  states = table[[prompt[-1] for prompt in probe.prompts]]
+  mean_square = np.mean(states**2, -1, keepdims=True)
+  states = states / np.sqrt(mean_square + config.norm_epsilon)
+  logits = states @ table.T / probe.spec.temperature
+  return params, logits - np.log(np.exp(logits).sum(-1, keepdims=True))
 
 
 def name_of(version: int) -> str:
@@ -136,9 +169,10 @@ def difference(expected: np.ndarray, told: Sequence[Mapping[int, float]]
              for token, logp in likeliest.items())
 
 
-def is_stale(dtype: str, expected: np.ndarray, before: np.ndarray,
+def is_stale(dtype: str, expected: np.ndarray,
              told: Sequence[Mapping[int, float]],
-             told_before: Sequence[Mapping[int, float]]) -> bool:
+             expected_before: np.ndarray | None,
+             told_before: Sequence[Mapping[int, float]] | None) -> bool:
   """Whether new weights should show in the answers, and they are the old ones.
 
   Small updates are within TOLERANCE of one another. But an answer that is the
@@ -147,11 +181,13 @@ def is_stale(dtype: str, expected: np.ndarray, before: np.ndarray,
   Args:
     dtype: that the server computes in.
     expected: float32[prompts, V] of the new weights.
-    before: of the weights that the server had before.
     told: by prompt, token id -> log-prob.
-    told_before: of the same server, before.
+    expected_before: of the weights that the server had before, if any.
+    told_before: by the same server, with those.
   """
+  if expected_before is None:
+    return False
   moved = difference(expected, [
-      {token: before[i, token] for token in likeliest}
+      {token: expected_before[i, token] for token in likeliest}
       for i, likeliest in enumerate(told)])
   return moved > _VISIBLE[dtype] and list(told) == list(told_before)
