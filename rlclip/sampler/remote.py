@@ -16,7 +16,7 @@ import logging
 import math
 import os
 import uuid
-from typing import Any, Sequence
+from typing import Any, Mapping, Sequence
 
 import numpy as np
 
@@ -94,6 +94,11 @@ class Remote:
     self._loaded: _Loaded | None = None
     # URL -> what was expected of it, and what it told, the last time.
     self._told: dict[str, tuple[np.ndarray, list[dict[int, float]]]] = {}
+
+  @property
+  def faults(self) -> Mapping[str, int]:
+    """Kind of error -> how often servers met it so far."""
+    return self._fleet.counts
 
   def connect(self) -> None:
     """Waits for a server, and refuses those that cannot serve this model.
