@@ -20,8 +20,7 @@ from rlclip.rewards import extraction, golds
 from rlclip.rewards import pool as pool_lib
 from rlclip.rewards import shaping
 from rlclip.sampler import engine, fleet, remote
-from rlclip.types import (Params, Prompt, Sampler, SamplingSpec,
-                          TrainState)
+from rlclip.types import Params, Prompt, Sampler, SamplingSpec, TrainState
 
 _CHECKED = 1 << 16  # training rows looked at
 _TESTS = 1 << 11  # test problems compared with them, where not all are asked

@@ -106,6 +106,17 @@ def served(models: Any) -> dict[str, Mapping[str, Any]]:
     raise bad_answer('a list of models', models) from error
 
 
+def label_of(answer: Any) -> str | None:
+  """The answer to a dialect's `label` -> the label; None where it has none.
+
+  Raises:
+    BadAnswer: where it is no JSON object.
+  """
+  if not isinstance(answer, dict):
+    raise bad_answer('an object with weight_version', answer)
+  return answer.get('weight_version')
+
+
 def bad_answer(expected: str, got: Any) -> BadAnswer:
   """An error that shows the answer's beginning."""
   text = got if isinstance(got, str) else json.dumps(got, default=str)

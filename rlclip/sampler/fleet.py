@@ -14,7 +14,7 @@ import logging
 import random
 from typing import Any, Awaitable, Callable, Protocol, Sequence, TypeVar
 
-from rlclip.sampler.dialects import BadAnswer, Call, bad_answer
+from rlclip.sampler.dialects import bad_answer, BadAnswer, Call
 
 T = TypeVar('T')
 
@@ -163,6 +163,7 @@ class Fleet:
   @contextlib.asynccontextmanager
   async def _session(self):
     import httpx2  # only where there are servers
+
     # Servers close idle connections after 5 s; not to meet one in that moment.
     limits = httpx2.Limits(max_connections=None, keepalive_expiry=2.0)
     timeout = httpx2.Timeout(None, connect=self.settings.connect_timeout_s)

@@ -15,8 +15,8 @@ import dataclasses
 import logging
 import math
 import os
-import uuid
 from typing import Any, Mapping, Sequence
+import uuid
 
 import numpy as np
 
@@ -196,9 +196,9 @@ class Remote:
   async def _admit(self, send: Send) -> bool:
     """Lets a server in that has the newest weights, or takes them."""
     entry = await self._check_model(send)
-    loaded, told = self._loaded, await send(self._dialect.label)
-    if (told.get('weight_version') == loaded.label
-        and await self._mismatch(send) is None):
+    loaded = self._loaded
+    label = dialects.label_of(await send(self._dialect.label))
+    if label == loaded.label and await self._mismatch(send) is None:
       return True
     # Weights of other shapes could be the end of a server.
     await self._check_vocabulary(send, entry)
@@ -235,7 +235,10 @@ class Remote:
     """Refuses another architecture or vocabulary."""
     root = str(entry.get('root') or '')
     if os.path.isfile(os.path.join(root, 'config.json')):
-      theirs = _shape(huggingface.read_config(root))
+      try:
+        theirs = _shape(huggingface.read_config(root))
+      except (ValueError, OSError) as error:
+        raise Refused(f'{send.url} serves {root}: {error}') from error
       ours = _shape(self._config)
       if not self._dialect.reloads_tied:
         ours['tie_embeddings'] = False
@@ -270,17 +273,21 @@ class Remote:
     answers = await asyncio.gather(*(
         send(self._dialect.ask(self._served.model, Question(
             prompt, probe.spec, 0, probe.top))) for prompt in probe.prompts))
-    answers = [self._read(answer) for answer in answers]
-    told = [{**answer.top[0], answer.tokens[0]: answer.logps[0]}
-            for answer in answers]
+    told = []
+    for answer in map(self._read, answers):
+      if not (len(answer.tokens) == len(answer.logps) == len(answer.top) == 1
+              and 0 <= min(answer.top[0], default=-1)
+              and max(answer.top[0]) < self._config.vocab_size):
+        raise dialects.bad_answer('one token, and the likeliest', answer)
+      told.append(answer.top[0])
     found, allowed = (remote_weights.difference(loaded.expected, told),
                       remote_weights.TOLERANCE[dtype])
     if not found <= allowed:  # nan is no match
       return (
           f'its log-probs at temperature {probe.spec.temperature} are up to '
           f'{found:.2g} nats from those of weights {loaded.label}, expected '
-          f'{allowed:g} at most. It must compute in {dtype}, and tell log-probs '
-          f'after temperature and filters: {self._dialect.start}')
+          f'{allowed:g} at most. It must compute in {dtype}, and tell '
+          f'log-probs after temperature and filters: {self._dialect.start}')
     if remote_weights.is_stale(dtype, loaded.expected, told,
                                *self._told.get(send.url, (None, None))):
       return (f'it answers as before weights {loaded.label}, to the last bit: '

@@ -1,6 +1,7 @@
 """Weights for other processes: a folder a version, and how to tell they came.
 """
 import dataclasses
+import functools
 import os
 import re
 import shutil
@@ -133,11 +134,12 @@ def make_probe(vocab_size: int, max_prompt: int) -> Probe:
       SamplingSpec(1, (), TEMPERATURE), min(_TOP, vocab_size))
 
 
+@functools.cache
 def scorer(config: config_lib.ModelConfig, probe: Probe
            ) -> Callable[[Params], np.ndarray]:
   """params -> float32[prompts, V], log-probs of the next token.
 
-  Computed in float32 whatever the servers compute in.
+  Computed in float32 whatever the servers compute in; compiled once a model.
   """
   model = transformer.make(config)
   longest = max(map(len, probe.prompts))
