@@ -202,9 +202,9 @@ def test_one_that_comes_back_is_told_the_newest_weights_before_it_works(
       lambda: sampler.generate(contract_test.requests_of()))
   wait_until(lambda: server.num_waiting == 4)
   server.die()
-  server.asked.clear()
   server.gate.set()
-  time.sleep(0.1)
+  wait_until(lambda: server.num_waiting == 0)  # none of them was heard
+  server.asked.clear()
   server.restart()
   assert tokens_of(ended()) == tokens_of(undisturbed)
   paths = [path for path, body in server.asked

@@ -163,7 +163,7 @@ def minus_infinity(answer):  # as vLLM writes it
 
 def ends_early(answer):
   choice = answer['choices'][0]
-  choice['token_ids'] = choice['token_ids'][:1]
+  choice['token_ids'] = [0]  # no stop id
   del choice['logprobs']['token_logprobs'][1:]
 
 
