@@ -79,7 +79,7 @@ clean:
 # The extras that each stamp stands for.
 EXTRAS-base :=
 EXTRAS-gguf := [gguf]
-EXTRAS-test := [test,gguf,notebook]
+EXTRAS-test := [test,gguf,notebook,remote]
 EXTRAS-torch := [gguf,torch]
 
 $(VENV)/.done-%: $(VENV)/.done-python setup.cfg pyproject.toml

@@ -76,6 +76,18 @@ def get_config():
   r.max_refills = 0  # times constant groups are replaced (DAPO); 0 keeps them
   r.max_staleness = 0  # steps sampled ahead, by weights so many versions behind
 
+  c.sampler = s = config_dict.ConfigDict()  # who draws the completions
+  s.kind = 'local'  # local (this process), or servers: vllm, sglang
+  s.urls = ()  # of the servers, ('http://host:8000',)
+  s.model = 'policy'  # the name they serve it under
+  s.weights_folder = ''  # absolute; written here, read by the servers
+  s.dtype = 'float32'  # that they compute in: float32, bfloat16
+  s.in_flight = 256  # requests a server has at a time
+  s.timeout = 600.0  # seconds for a completion
+  s.reload_timeout = 600.0  # seconds for new weights
+  s.retries = 5  # further tries of a request, on whatever server
+  s.patience = 600.0  # seconds to wait where no server is there
+
   c.reference = f = config_dict.ConfigDict()  # of a penalty toward one
   f.every = 0  # RL steps after which it becomes the policy (RPG); 0 never
   f.max_kl = 0.0  # nats of averaged kl above which it does; 0 for no limit

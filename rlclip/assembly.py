@@ -19,8 +19,8 @@ from rlclip.models import huggingface, transformer
 from rlclip.rewards import extraction, golds
 from rlclip.rewards import pool as pool_lib
 from rlclip.rewards import shaping
-from rlclip.sampler import engine
-from rlclip.types import Params, Prompt, SamplingSpec, TrainState
+from rlclip.sampler import engine, fleet, remote
+from rlclip.types import Params, Prompt, Sampler, SamplingSpec, TrainState
 
 _CHECKED = 1 << 16  # training rows looked at
 _TESTS = 1 << 11  # test problems compared with them, where not all are asked
@@ -36,7 +36,7 @@ class Parts(NamedTuple):
   model: transformer.Model
   loss_spec: losses.LossSpec
   learner: learner_lib.Learner
-  sampler: engine.Engine
+  sampler: Sampler
 
 
 def build(experiment: config_lib.Experiment) -> Parts:
@@ -65,12 +65,7 @@ def build(experiment: config_lib.Experiment) -> Parts:
       temperature=e.rollout.temperature,
       num_micro_batches=e.learner.num_micro_batches,
       chunk=e.learner.logits_chunk, statistics=spec.needs, dials=spec.dials)
-  sampler = engine.Engine(
-      architecture, seed=e.seed, num_slots=e.num_slots,
-      max_prompt=e.rollout.prompt_length,
-      max_tokens=e.rollout.completion_length,
-      steps_per_round=e.rollout.steps_per_round, dtype=dtype,
-      constrain=mesh.constrain)
+  sampler = _SAMPLERS[e.sampler.kind](e, architecture, tokenizer, mesh)
   return Parts(e, task, tokenizer, mesh, model, spec, learner, sampler)
 
 
@@ -280,6 +275,39 @@ def evaluate_task(parts: Parts, task: tasks.Task, pool: pool_lib.Pool,
       extract=extraction.get(task.reward))
 
 
+def _local(experiment, architecture, tokenizer, mesh) -> Sampler:
+  del tokenizer
+  e = experiment
+  return engine.Engine(
+      architecture, seed=e.seed, num_slots=e.num_slots,
+      max_prompt=e.rollout.prompt_length,
+      max_tokens=e.rollout.completion_length,
+      steps_per_round=e.rollout.steps_per_round,
+      dtype=jnp.dtype(e.model.dtype), constrain=mesh.constrain)
+
+
+def _remote(experiment, architecture, tokenizer, mesh) -> Sampler:
+  """Waits for the servers, and refuses those that do not fit."""
+  del mesh
+  e, s = experiment, experiment.sampler
+  if e.model.path:
+    tokenizer_dir = huggingface.fetch(e.model.path)
+  else:
+    tokenizer_dir = os.path.join(s.weights_folder, 'tokenizer')
+    tokenizer.save(tokenizer_dir)
+  sampler = remote.Remote(
+      architecture,
+      remote.Served(s.urls, s.kind, s.model, s.weights_folder, tokenizer_dir,
+                    s.dtype),
+      seed=e.seed, max_prompt=e.rollout.prompt_length,
+      max_tokens=e.rollout.completion_length,
+      settings=fleet.Settings(
+          timeout_s=s.timeout, reload_timeout_s=s.reload_timeout,
+          retries=s.retries, patience_s=s.patience, in_flight=s.in_flight))
+  sampler.connect()
+  return sampler
+
+
 def _evaluation_tasks(experiment, task):
   e = experiment
   own = {e.task.name: task} if 'test' in task.splits else {}
@@ -323,3 +351,7 @@ def _architecture(experiment, tokenizer) -> model_config.ModelConfig:
         f'than the {config.max_positions} positions of {e.model.path}. Lower '
         f'one of them.')
   return config
+
+
+# By config.sampler.kind: (experiment, architecture, tokenizer, mesh) -> it.
+_SAMPLERS = {'local': _local, 'vllm': _remote, 'sglang': _remote}

@@ -91,6 +91,20 @@ class Rollout:
 
 
 @dataclasses.dataclass(frozen=True)
+class SamplerSpec:
+  kind: str
+  urls: tuple[str, ...]
+  model: str
+  weights_folder: str
+  dtype: str
+  in_flight: int
+  timeout: float
+  reload_timeout: float
+  retries: int
+  patience: float
+
+
+@dataclasses.dataclass(frozen=True)
 class ReferenceSpec:
   every: int
   max_kl: float
@@ -169,6 +183,7 @@ class Experiment:
   warm_start: WarmStart
   algorithm: Algorithm
   rollout: Rollout
+  sampler: SamplerSpec
   reference: ReferenceSpec
   learner: LearnerSpec
   optimizer: Optimizer

@@ -13,7 +13,7 @@ def rules(e):
     ValueError: an algorithm, or an override of it, that there is not.
   """
   return (*_model_rules(e), *_training_rules(e), *_host_rules(e),
-          *_shaping_rules(e), *_staleness_rules(e))
+          *_shaping_rules(e), *_staleness_rules(e), *_sampler_rules(e))
 
 
 def warnings(e) -> tuple[str, ...]:
@@ -183,6 +183,42 @@ def _staleness_rules(e):
       (stale <= 0 or not whole, 'rollout.max_staleness',
        '0 where the rule reads whole distributions of the policy that sampled: '
        "only the learner's weights at the batch's start are at hand", stale),
+  )
+
+
+def _sampler_rules(e):
+  """For who draws the completions."""
+  s, r = e.sampler, e.rollout
+  is_local = s.kind == 'local'
+  is_url = lambda url: url.startswith(('http://', 'https://'))
+  positive = tuple(
+      (getattr(s, name) > 0, f'sampler.{name}', 'more than 0',
+       getattr(s, name))
+      for name in ('in_flight', 'timeout', 'reload_timeout', 'patience'))
+  return (
+      (s.kind in ('local', 'vllm', 'sglang'), 'sampler.kind',
+       'local, vllm or sglang', s.kind),
+      (is_local != bool(s.urls), 'sampler.urls',
+       'empty where sampler.kind is local, and else the servers\' base URLs',
+       s.urls),
+      (all(map(is_url, s.urls)), 'sampler.urls',
+       'http:// or https:// each, as in http://host:8000', s.urls),
+      (len(set(s.urls)) == len(s.urls), 'sampler.urls',
+       'without repetition', s.urls),
+      (is_local != bool(s.weights_folder), 'sampler.weights_folder',
+       'empty where sampler.kind is local, and else a folder that the servers '
+       'see as well', s.weights_folder),
+      (is_local or s.weights_folder.startswith('/'), 'sampler.weights_folder',
+       'an absolute path, the same on all machines', s.weights_folder),
+      (bool(s.model), 'sampler.model', 'the name that the model is served '
+       'under', s.model),
+      (s.dtype in ('float32', 'bfloat16'), 'sampler.dtype',
+       'float32 or bfloat16', s.dtype),
+      (s.retries >= 0, 'sampler.retries', '0 or more', s.retries),
+      *positive,
+      (is_local or r.num_slots == 0, 'rollout.num_slots',
+       '0, its default, where servers sample: sampler.in_flight is the limit',
+       r.num_slots),
   )
 
 

@@ -27,7 +27,9 @@ MAY_DIFFER = (
     'num_steps', 'mesh.*', 'evaluation.*', 'checkpoint.*', 'logging.*',
     'model.remat', 'reward.num_workers', 'rollout.num_slots',
     'rollout.prompt_length', 'rollout.steps_per_round', 'task.data_dir',
-    'learner.logits_chunk')
+    'learner.logits_chunk', 'sampler.urls', 'sampler.weights_folder',
+    'sampler.in_flight', 'sampler.timeout', 'sampler.reload_timeout',
+    'sampler.retries', 'sampler.patience')
 
 _PACKAGES = (
     'rlclip', 'jax', 'jaxlib', 'flax', 'optax', 'orbax-checkpoint', 'numpy',

@@ -8,6 +8,7 @@ import pytest
 from configs import default, tiny
 from rlclip import assembly, config
 from rlclip.data import order, tasks, tokenizer
+from rlclip.sampler import dialects
 
 
 @pytest.mark.parametrize('schedule', ['constant', 'cosine', 'linear'])
@@ -30,6 +31,16 @@ def test_the_learning_rate_told_is_the_one_applied(schedule, warmup):
     np.testing.assert_allclose(
         -updates['w'], assembly.learning_rate(experiment, update),
         rtol=1e-6, atol=1e-9)
+
+
+def test_every_kind_of_server_can_be_chosen():
+  kinds = {'local', *dialects.REGISTRY.names()}
+  assert set(assembly._SAMPLERS) == kinds
+  for kind in kinds - {'local'}:
+    c = default.get_config()
+    c.sampler.kind, c.sampler.urls = kind, ('http://a:8000',)
+    c.sampler.weights_folder = '/shared/weights'
+    assert config.resolve(c).sampler.kind == kind
 
 
 @pytest.mark.parametrize('max_refills, is_met', [(0, False), (1, True)])

@@ -23,6 +23,15 @@ def changed(**changes):
   return made
 
 
+SERVERS = dict(
+    sampler__kind='vllm', sampler__urls=('http://a:8000', 'http://b:8000'),
+    sampler__weights_folder='/shared/weights')
+
+
+def test_servers_are_accepted_as_they_should_be():
+  assert config.resolve(changed(**SERVERS)).sampler.kind == 'vllm'
+
+
 @pytest.mark.parametrize(
     'name', [m.name for m in pkgutil.iter_modules(configs.__path__)])
 def test_every_config_resolves(name):
@@ -70,6 +79,17 @@ def test_every_config_resolves(name):
           algorithm__penalty='reverse_kl', algorithm__beta=0.1,
           algorithm__toward='anchor', algorithm__estimator='exact'),
      'max_staleness must be 0 where the rule reads whole distributions'),
+    (dict(sampler__kind='trl'), "local, vllm or sglang, got 'trl'"),
+    (dict(sampler__kind='vllm'), "urls must be empty where .*base URLs, got"),
+    (dict(sampler__urls=('http://a:1',)), 'urls must be empty where'),
+    (dict(SERVERS, sampler__urls=('a:8000',)), 'http:// or https:// each'),
+    (dict(SERVERS, sampler__urls=('http://a', 'http://a')), 'without repet'),
+    (dict(SERVERS, sampler__weights_folder=''), 'weights_folder must be empty'),
+    (dict(SERVERS, sampler__weights_folder='runs/w'), 'an absolute path'),
+    (dict(SERVERS, sampler__timeout=0.0), 'timeout must be more than 0'),
+    (dict(SERVERS, sampler__retries=-1), 'retries must be 0 or more'),
+    (dict(SERVERS, sampler__dtype='int8'), 'float32 or bfloat16'),
+    (dict(SERVERS, rollout__num_slots=8), 'sampler.in_flight is the limit'),
     (dict(reference__kl_decay=1.0), 'kl_decay must be at least 0'),
     # DAPO's rule has no reference to refresh.
     (dict(algorithm__name='dapo', reference__every=5),

@@ -34,7 +34,8 @@ MAY_IMPORT = {
     'data': {'registry', 'types'},
     'models': {'divergences', 'types', 'registry'},
     'partitioning': {'types'},
-    'sampler': {'models', 'types'},
+    # The registry: kinds of inference servers are chosen by name.
+    'sampler': {'models', 'types', 'registry'},
     'learner': {'losses', 'models', 'partitioning', 'types'},
     # A config is checked against what its names stand for.
     'config': {'algorithms', 'config_checks', 'losses', 'trust_region',
