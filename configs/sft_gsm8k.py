@@ -23,6 +23,7 @@ def get_config():
   config.warm_start.learning_rate = 1e-5
   config.rollout.prompt_length = 320
   config.rollout.completion_length = 320
+  config.rollout.num_slots = 50
   config.learner.logits_chunk = 1024
   config.evaluation.num_problems = 100
   return config

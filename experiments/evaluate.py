@@ -24,13 +24,15 @@ _OUTPUT = flags.DEFINE_string(
     'output', None, 'Folder for all files; default <workdir>/eval.')
 
 
-def _evaluate(parts, task, step):
+def _evaluate(parts, task, step, num_problems):
   """Draws, scores and shows the answers to one task; returns its Result."""
   from rlclip import assembly, evaluate, metrics, progress
   from rlclip.analysis import evaluation
   e, begun = parts.experiment, time.monotonic()
-  with assembly.pool(e, task.reward) as pool:
-    answers = assembly.evaluate_task(parts, task, pool, metrics.Phases())
+  with assembly.pool(e, task.reward) as pool, (
+      progress.problems(num_problems)) as show:
+    answers = assembly.evaluate_task(
+        parts, task, pool, metrics.Phases(), show)
   progress.show_evaluation(task.name, evaluate.summary(answers))
   return evaluation.Result(task.name, step, answers, evaluation.settings(
       assembly.evaluation_spec(parts), seed=e.seed,
@@ -56,15 +58,16 @@ def main(argv):
   try:
     parts = assembly.build(config.resolve(raw))
     tasks = assembly.evaluation_tasks(parts)
-    for name in _TASKS.value:  # a prompt too long shows before hours of others
-      assembly.test_prompts(parts, tasks[name])
+    # A prompt that is too long shows before hours of others.
+    sizes = {name: len(assembly.test_prompts(parts, tasks[name]))
+             for name in _TASKS.value}
     step, params = (
         (0, assembly.initial_params(parts)) if _MODEL.value else
         assembly.restored_params(parts, _WORKDIR.value, _STEP.value))
     parts.sampler.load_weights(params, step)
     results = []
     for name in _TASKS.value:
-      results.append(_evaluate(parts, tasks[name], step))
+      results.append(_evaluate(parts, tasks[name], step, sizes[name]))
       if output:
         progress.show_paths(evaluation.write(output, results))
   except (ValueError, OSError) as error:

@@ -2,7 +2,7 @@
 import functools
 import os
 import pathlib
-from typing import Any, Mapping, NamedTuple, Sequence
+from typing import Any, Callable, Mapping, NamedTuple, Sequence
 
 import jax
 import jax.numpy as jnp
@@ -25,6 +25,9 @@ from rlclip.types import Params, Prompt, Sampler, SamplingSpec, TrainState
 _CHECKED = 1 << 16  # training rows looked at
 _TESTS = 1 << 11  # test problems compared with them, where not all are asked
 _GOLD_SECONDS = 10.0
+# Completions between two signs of an evaluation's progress, in numbers of
+# slots: fewer leave more slots empty while the last of them are drawn.
+_SLOTFULS_SHOWN = 4
 
 
 class Parts(NamedTuple):
@@ -258,8 +261,9 @@ def evaluation_spec(parts: Parts) -> SamplingSpec:
       v.temperature, v.top_p, v.top_k)
 
 
-def evaluate_task(parts: Parts, task: tasks.Task, pool: pool_lib.Pool,
-                  phase) -> list[evaluate.Answer]:
+def evaluate_task(
+    parts: Parts, task: tasks.Task, pool: pool_lib.Pool, phase,
+    show: Callable[[int, int], None] | None = None) -> list[evaluate.Answer]:
   """Answers to a task's test problems, with the sampler's weights.
 
   Args:
@@ -267,12 +271,16 @@ def evaluate_task(parts: Parts, task: tasks.Task, pool: pool_lib.Pool,
     task: one of `evaluation_tasks`.
     pool: of the task's reward.
     phase: `with phase(name):` times what stands in it.
+    show: called now and then with the number of problems done and of tokens
+      drawn; None asks for all answers at once, which is faster.
   """
+  e = parts.experiment
+  num_samples = e.evaluation.num_samples
+  at_once = max(1, _SLOTFULS_SHOWN * e.num_slots // num_samples) if show else 0
   return evaluate.run(
       parts.sampler, pool, parts.tokenizer.decode, test_prompts(parts, task),
-      evaluation_spec(parts),
-      num_samples=parts.experiment.evaluation.num_samples, phase=phase,
-      extract=extraction.get(task.reward))
+      evaluation_spec(parts), num_samples=num_samples, phase=phase,
+      extract=extraction.get(task.reward), problems_at_once=at_once, show=show)
 
 
 def _local(experiment, architecture, tokenizer, mesh) -> Sampler:

@@ -79,7 +79,9 @@ class Answer(NamedTuple):
 
 def run(sampler: Sampler, pool, decode, prompts: Sequence[Prompt],
         spec: SamplingSpec, *, num_samples: int, phase,
-        extract: Callable[..., str | None] | None = None) -> list[Answer]:
+        extract: Callable[..., str | None] | None = None,
+        problems_at_once: int = 0,
+        show: Callable[[int, int], None] | None = None) -> list[Answer]:
   """Draws and scores `num_samples` answers a problem.
 
   Reads the sampler's weights and nothing else of a run: the requests have ids
@@ -95,24 +97,25 @@ def run(sampler: Sampler, pool, decode, prompts: Sequence[Prompt],
     phase: `with phase(name):` times what stands in it.
     extract: (completion, **fields) -> its final answer, or None; see
       `rewards.extraction`.
+    problems_at_once: that the sampler is asked for in one call; 0 for all. The
+      answers are the same, since a draw knows its request alone. Slots stand
+      empty at a call's end, so few at once are slow.
+    show: called after each of these calls with the number of problems done and
+      of tokens drawn so far.
 
   Returns:
     The answers, those of a problem together, in the order of the problems.
   """
-  collected = rollouts.collect(
-      sampler, pool, decode, prompts, spec, group_size=num_samples,
-      first_id=_FIRST_ID, phase=phase)
-  answers = []
-  for group in collected.groups:
-    fields = group.prompt.fields
-    for completion, text, reward in zip(
-        group.completions, group.texts, group.rewards, strict=True):
-      extracted = extract(text[-_TAIL:], **fields) if extract else None
-      answers.append(Answer(
-          group.prompt.id, group.prompt.text, text, str(fields['gold']),
-          None if reward != reward else float(reward), completion.finish,
-          len(completion.tokens), extracted,
-          extracted is not None if extract else None))
+  answers: list[Answer] = []
+  at_once = problems_at_once or max(len(prompts), 1)
+  for first in range(0, len(prompts), at_once):
+    collected = rollouts.collect(
+        sampler, pool, decode, prompts[first:first + at_once], spec,
+        group_size=num_samples, first_id=_FIRST_ID + first * num_samples,
+        phase=phase)
+    answers += _answers(collected, extract)
+    if show:
+      show(len(answers) // num_samples, sum(a.num_tokens for a in answers))
   return answers
 
 
@@ -185,6 +188,22 @@ def read(path: str | os.PathLike) -> list[Answer]:
     rows = [json.loads(line) for line in file]
   return [Answer(**{k: v for k, v in row.items() if k in Answer._fields})
           for row in rows]
+
+
+def _answers(collected: rollouts.Collected, extract) -> list[Answer]:
+  """In the order of the groups; see `run`."""
+  answers = []
+  for group in collected.groups:
+    fields = group.prompt.fields
+    for completion, text, reward in zip(
+        group.completions, group.texts, group.rewards, strict=True):
+      extracted = extract(text[-_TAIL:], **fields) if extract else None
+      answers.append(Answer(
+          group.prompt.id, group.prompt.text, text, str(fields['gold']),
+          None if reward != reward else float(reward), completion.finish,
+          len(completion.tokens), extracted,
+          extracted is not None if extract else None))
+  return answers
 
 
 def _by_problem(answers: Sequence[Answer]) -> dict[str, list[Answer]]:

@@ -36,7 +36,7 @@ class Sample(NamedTuple):
 @contextlib.contextmanager
 def bar(
     total: int, *, done: int = 0, shown: Mapping[str, str] | None = None,
-    console: rich.console.Console | None = None
+    unit: str = 'step', console: rich.console.Console | None = None
 ) -> Iterator[Callable[[int, Mapping[str, float]], None]]:
   """Yields `update(step, metrics)`, to be called after each step.
 
@@ -47,6 +47,7 @@ def bar(
     total: steps of the whole run.
     done: steps that an earlier process did; time left counts from here.
     shown: label to metric name; None takes SHOWN.
+    unit: what is counted.
     console: where to draw; None takes standard output.
   """
   shown = SHOWN if shown is None else shown
@@ -58,13 +59,13 @@ def bar(
     def write_line(step, metrics):
       last.update({n: metrics[n] for n in shown.values() if n in metrics})
       rate = (time.monotonic() - begun) / max(step - done, 1)
-      _log.info('step %d/%d  %s  %s left', step, total, _values(shown, last),
-                _clock(rate * (total - step)))
+      _log.info('%s %d/%d  %s  %s left', unit, step, total,
+                _values(shown, last), _clock(rate * (total - step)))
 
     yield write_line
     return
   columns = (
-      rich.progress.TextColumn('step'), rich.progress.MofNCompleteColumn(),
+      rich.progress.TextColumn(unit), rich.progress.MofNCompleteColumn(),
       rich.progress.BarColumn(),
       rich.progress.TextColumn('{task.fields[text]}'),
       rich.progress.TimeElapsedColumn(), rich.progress.TextColumn('left'),
@@ -78,6 +79,26 @@ def bar(
       progress.update(task, completed=step, text=_values(shown, last))
 
     yield draw
+
+
+@contextlib.contextmanager
+def problems(
+    total: int, *, console: rich.console.Console | None = None
+) -> Iterator[Callable[[int, int], None] | None]:
+  """Yields `update(done, tokens)` for an evaluation; None off a terminal.
+
+  Args:
+    total: problems to answer.
+    console: where to draw; None takes standard output.
+  """
+  console = console or rich.console.Console()
+  if not console.is_terminal:
+    yield None
+    return
+  begun, rate = time.monotonic(), 'tokens/s'
+  with bar(total, shown={rate: rate}, unit='problem', console=console) as draw:
+    yield lambda done, tokens: draw(
+        done, {rate: tokens / (time.monotonic() - begun)})
 
 
 def show_comparison(

@@ -14,7 +14,7 @@ from rlclip.data import batching, tasks
 from rlclip.types import Completion, Params
 
 _log = logging.getLogger(__name__)
-_LOG_EVERY = 50
+_LOG_EVERY = 50  # updates; of short runs, a tenth
 
 
 def run(parts: assembly.Parts, params: Params, show=lambda step, loss: None
@@ -42,11 +42,12 @@ def run(parts: assembly.Parts, params: Params, show=lambda step, loss: None
       parts.model, learner.supervised_loss, optimizer, parts.partitioner,
       temperature=1.0, chunk=e.learner.logits_chunk)
   state = supervised.init(params)
+  log_every = min(_LOG_EVERY, max(1, spec.num_steps // 10))
   for step in range(spec.num_steps):
     batch = demonstrations(parts, task, step)
     batch = jax.device_put(batch, parts.partitioner.batch_shardings(batch))
     state, metrics = supervised.update(state, None, batch)
-    if (step + 1) % _LOG_EVERY == 0 or step + 1 == spec.num_steps:
+    if (step + 1) % log_every == 0 or step + 1 == spec.num_steps:
       loss = float(metrics['loss'].value())
       show(step + 1, loss)
       _log.info('warm start %d/%d  loss %.4f nats a token', step + 1,

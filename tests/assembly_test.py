@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from configs import default, tiny
-from rlclip import assembly, config
+from rlclip import assembly, config, metrics
 from rlclip.data import order, tasks, tokenizer
 from rlclip.sampler import dialects
 
@@ -62,3 +62,20 @@ def test_a_long_prompt_is_found_before_training_meets_it(max_refills, is_met):
       assembly.check_lengths(assembly.check_data(parts))
   else:
     assembly.check_lengths(assembly.check_data(parts))
+
+
+def test_an_evaluation_in_parts_gives_the_same_answers():
+  c = tiny.get_config()
+  c.rollout.num_slots, c.evaluation.num_samples = 3, 2
+  c.evaluation.num_problems = 16
+  parts = assembly.build(config.resolve(c))
+  parts.sampler.load_weights(assembly.initial_params(parts), 0)
+  shown = []
+  with assembly.pool(parts.experiment, parts.task.reward) as pool:
+    whole, cut = (
+        assembly.evaluate_task(parts, parts.task, pool, metrics.Phases(), show)
+        for show in (None, lambda *counts: shown.append(counts)))
+  assert whole == cut and len({a.completion for a in whole}) > 16
+  # Four slotfuls are 12 completions, of 6 problems.
+  tokens = np.cumsum([a.num_tokens for a in whole])
+  assert shown == [(n, tokens[2 * n - 1]) for n in (6, 12, 16)]

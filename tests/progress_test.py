@@ -36,6 +36,16 @@ def test_a_terminal_gets_a_bar():
   assert 'reward 0.250  pass@1 0.500  clipped 0.100' in shown
 
 
+def test_an_evaluation_shows_its_progress_on_a_terminal_alone():
+  console = _console(terminal=True)
+  with progress.problems(50, console=console) as update:
+    update(20, 3000)
+  assert 'problem 20/50' in console.file.getvalue()
+  assert 'tokens/s ' in console.file.getvalue()
+  with progress.problems(50, console=_console(terminal=False)) as update:
+    assert update is None
+
+
 def test_the_table_shows_intervals_and_change():
   console = _console(terminal=False)
   progress.show_comparison({'arithmetic pass@1': (

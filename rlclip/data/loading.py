@@ -80,7 +80,7 @@ def load(
         f'Expected files for task {problems.name!r}, such as {{\'train\': '
         '\'train.jsonl\'}, got none.')
   folder = '' if hub else sources.local(
-      problems.name, problems.folder, data_dir)
+      problems.name, problems.folder, data_dir, chosen)
 
   def examples(split: str) -> Sequence[tasks.Example]:
     tasks.check_split(problems.name, split, tuple(chosen))

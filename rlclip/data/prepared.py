@@ -10,7 +10,7 @@ from typing import Any, Callable, Iterator, Mapping, Sequence
 
 from rlclip.data import tables, tasks
 
-_VERSION = 2  # of what is prepared; another one prepares anew
+_VERSION = 3  # of what is prepared; another one prepares anew
 
 
 @dataclasses.dataclass(frozen=True)

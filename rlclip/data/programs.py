@@ -1,8 +1,8 @@
 """Programming problem sets, whose answers are programs and golds are tests.
 
-The gold is a JSON object for the reward `code`: `tests`, Python source that
-runs after the program, or `cases`, a list of {input, output} for a program that
-reads stdin; `entry_point` and `preamble` where the set has them.
+The gold is a JSON object in a form that `rewards.code.score` takes: a row of
+HumanEval or of MBPP without what is not about tests, or `tests`, a list of
+{input, output} for a program that reads and prints.
 """
 import json
 from typing import Callable
@@ -21,8 +21,7 @@ def _gold(**parts) -> str:
 
 def _humaneval(row: tables.Row, split: str) -> tables.Row:
   del split
-  gold = _gold(tests=f'{row["test"]}\ncheck({row["entry_point"]})\n',
-               entry_point=row['entry_point'], preamble=row['prompt'])
+  gold = _gold(**{key: row[key] for key in ('prompt', 'test', 'entry_point')})
   problem = f'Complete this function.\n\n```python\n{row["prompt"]}```'
   return {**row, 'id': row['task_id'], 'problem': problem, 'answer': gold,
           'program': row['prompt'] + row['canonical_solution']}
@@ -31,9 +30,8 @@ def _humaneval(row: tables.Row, split: str) -> tables.Row:
 def _mbpp(row: tables.Row, split: str) -> tables.Row | None:
   if (row['task_id'] in _MBPP_TEST) != (split == 'test'):
     return None
-  tests = [*row['test_list'], *row['challenge_test_list']]
-  setup = row['test_setup_code']
-  gold = _gold(tests='\n'.join(filter(None, [setup, *tests])) + '\n')
+  gold = _gold(test_setup_code=row['test_setup_code'],
+               test_list=[*row['test_list'], *row['challenge_test_list']])
   shown = '\n'.join(row['test_list'])  # the name of the function is in there
   problem = f'{row["text"]}\n\nIt should pass these tests:\n\n{shown}'
   return {**row, 'id': f'mbpp-{row["task_id"]}', 'problem': problem,
@@ -43,7 +41,7 @@ def _mbpp(row: tables.Row, split: str) -> tables.Row | None:
 def _code_contests(row: tables.Row, split: str) -> tables.Row | None:
   if splits.split_of(row['problem']) != split:
     return None
-  return {**row, 'answer': _gold(cases=row['tests'])}
+  return {**row, 'answer': _gold(tests=row['tests'])}
 
 
 _HUMANEVAL = prepared.Layout(adapt=_humaneval, required=(

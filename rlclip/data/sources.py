@@ -1,24 +1,29 @@
 """Where a problem set's files are: in a local folder, or on the hub."""
 import glob
 import os
-from typing import Sequence
+from typing import Mapping, Sequence
 
 Files = str | Sequence[str]
 
 
-def local(task: str, folder: str, data_dir: str) -> str:
+def local(
+    task: str, folder: str, data_dir: str, files: Mapping[str, Files]) -> str:
   """The folder that holds a set's files.
 
   Args:
     task: who asks, for messages.
     folder: inside the data folder; empty takes that itself.
     data_dir: the data folder; empty takes RLCLIP_DATA.
+    files: from splits to names or patterns, for messages.
 
   Raises:
-    ValueError: no such folder; it says what to set.
+    ValueError: no such folder; it says what to set, and what belongs there.
   """
   root = data_dir or os.environ.get('RLCLIP_DATA', '')
-  what = f'{folder}/' if folder else 'its files'
+  names = dict.fromkeys(
+      os.path.join(folder, name) for some in files.values()
+      for name in ([some] if isinstance(some, str) else some))
+  what = ' and '.join(names)
   if not root:
     raise ValueError(
         f'Task {task!r} needs the folder that holds {what}. Set the '
@@ -29,7 +34,7 @@ def local(task: str, folder: str, data_dir: str) -> str:
     raise ValueError(
         f'Expected the data of task {task!r} in {path}, found no such '
         'folder. Set RLCLIP_DATA, or the task\'s option data_dir, to the '
-        f'folder that holds {what}')
+        f'folder that holds {what}.')
   return path
 
 

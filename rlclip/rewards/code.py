@@ -15,7 +15,7 @@ from rlclip.rewards import sandbox
 
 # An open fence is a block that the end of the response has cut off.
 _FENCE = re.compile(
-    r'^[ \t]*```[ \t]*(?P<language>[\w+.-]*)[^\n]*\n(?P<code>.*?)'
+    r'^[ \t]*```[ \t]*+(?P<language>[\w+.-]*+)[^\n]*+\n(?P<code>.*?)'
     r'(?:^[ \t]*```|\Z)', re.DOTALL | re.MULTILINE)
 _PYTHON = ('python', 'python3', 'py', 'py3')
 # Where a completion of a function goes on to something else.
@@ -127,7 +127,7 @@ def _read_tests(tests: Any) -> _Tests | None:
   if isinstance(tests, str):
     try:
       tests = json.loads(tests)
-    except json.JSONDecodeError:
+    except (ValueError, RecursionError):  # JSON's error is a ValueError
       return None
   if isinstance(tests, Mapping):
     if 'test' in tests and 'entry_point' in tests:

@@ -3,11 +3,13 @@ import re
 
 from rlclip import rewards
 
+# What a quantifier with + behind it has taken it keeps: a million spaces are
+# read once, not once for every place where they might end.
 _STATED = re.compile(
     r'\\f?boxed\s*\{\s*[^\s{}]|(?<!#)####(?!#)\s*\S|<answer>\s*[^\s<]'
-    r'|\banswer\s*(?:is\s*:?|:|=)\s*[^\s?.]', re.IGNORECASE)
+    r'|\banswer\s*+(?:is\s*+:?|:|=)\s*+[^\s?.]', re.IGNORECASE)
 # Some chat templates write the first tag into the prompt.
-_THINK = re.compile(r'\s*(?:<think>)?(?P<thought>.*?)</think>(?P<rest>.*)',
+_THINK = re.compile(r'\s*+(?:<think>)?(?P<thought>.*?)</think>(?P<rest>.*)',
                     re.DOTALL)
 _ANSWER = re.compile(r'\s*<answer>(?P<answer>.*?)</answer>\s*', re.DOTALL)
 _TAGS = re.compile(r'</?(?:think|answer)>')

@@ -21,7 +21,9 @@ from rlclip.rewards import worker
 
 _LARGEST_CHUNK = 32
 # A worker that is at one unit for longer works on alone: the rest of its chunk
-# goes to others, and a fresh worker takes its place.
+# goes to others, and another worker takes its place. It comes back once it is
+# done, since it has parsed before: a fresh one is many times slower at first,
+# and where the machine is busy would be slow, and replaced, in its turn.
 _SLOW_S = 0.25
 _MOST_SLOW = 16
 
@@ -69,7 +71,7 @@ class _Worker:
   units: collections.deque = dataclasses.field(
       default_factory=collections.deque)
   since: float = 0.0  # when the first of `units` began
-  alone: bool = False  # slow: kept for its present unit only
+  alone: bool = False  # slow: until it says that it has dropped the rest
 
 
 class Scheduler:
@@ -206,21 +208,18 @@ class Scheduler:
     for source in connection.wait(sources, self._patience()):
       if source == self._wake_reader:
         os.read(source, 4096)
-      else:
+      elif by_source[source] in self._workers:  # not ended by the one before
         self._receive(by_source[source])
     self._enforce()
     self._jobs = [job for job in self._jobs if job.missing]
 
   def _hand_out(self) -> None:
-    idle = [w for w in self._workers if not w.units]
-    active = sum(not w.alone for w in self._workers)
+    idle = self._idle()
+    busy = sum(bool(w.units) and not w.alone for w in self._workers)
     fair = len(self._queue) // (4 * self._num_workers)
     size = min(max(fair, 1), _LARGEST_CHUNK)
-    while self._queue and (idle or active < self._num_workers):
-      if not idle:
-        idle.append(self._fork())
-        active += 1
-      each = idle.pop()
+    while self._queue and busy < self._num_workers:
+      each = idle.pop(0) if idle else self._fork()  # the oldest knows most
       while self._queue and len(each.units) < size:
         unit = self._queue.popleft()
         if unit.job.outcomes[unit.place] is None:
@@ -231,11 +230,12 @@ class Scheduler:
       chunk = [(i, u.function, u.item) for i, u in enumerate(each.units)]
       try:
         each.connection.send_bytes(pickle.dumps(chunk))
+        busy += 1
       except OSError:  # died while idle: no unit's fault
-        self._queue.extendleft(reversed(each.units))
-        each.units.clear()
         self._discard(each)
-        active -= 1
+
+  def _idle(self) -> list[_Worker]:
+    return [w for w in self._workers if not w.units and not w.alone]
 
   def _fork(self) -> _Worker:
     ours, theirs = connection.Pipe()
@@ -249,11 +249,14 @@ class Scheduler:
     """Takes the results that have come from one worker."""
     try:
       while each.connection.poll():
-        _, value, error = json.loads(each.connection.recv_bytes())
-        self._settle(each, Outcome(value, 'error' if error else '', error))
-        if each.alone:  # it goes on with units that others have by now
-          self._discard(each)
+        unit, value, error = json.loads(each.connection.recv_bytes())
+        if unit is None:  # it has dropped what others have by now
+          each.alone = False
+          for spare in self._idle()[self._num_workers:]:
+            self._discard(spare)
           return
+        if each.units:
+          self._settle(each, Outcome(value, 'error' if error else '', error))
     except (EOFError, OSError):
       if each.units:
         self._settle(each, Outcome(None, 'error', 'The worker died.'))
@@ -272,19 +275,22 @@ class Scheduler:
         for place in range(len(job.outcomes)):
           job.settle(place, Outcome(None, 'timeout'))
     num_slow = sum(w.alone for w in self._workers)
-    for each in [w for w in self._workers if w.units]:
-      first = each.units[0]
+    for each in [w for w in self._workers if w.units or w.alone]:
       age = now - each.since
-      if age >= self._deadline_s or first.job.deadline <= now:
-        self._settle(each, Outcome(None, 'timeout'))
+      if age >= self._deadline_s or (
+          each.units and each.units[0].job.deadline <= now):
+        if each.units:
+          self._settle(each, Outcome(None, 'timeout'))
         self._discard(each)
       elif (age >= _SLOW_S and not each.alone and num_slow < _MOST_SLOW
             and (len(each.units) > 1 or self._queue)):
-        each.units.popleft()
+        first = each.units.popleft()
         self._queue.extendleft(reversed(each.units))
         each.units = collections.deque([first])
         each.alone = True
         num_slow += 1
+        with contextlib.suppress(OSError):  # its death is noticed elsewhere
+          each.connection.send_bytes(pickle.dumps([]))
 
   def _discard(self, each: _Worker) -> None:
     """Kills a worker; what it had not begun goes to others."""
@@ -298,7 +304,7 @@ class Scheduler:
     """Seconds until something has to be done even if nothing comes."""
     times = [job.deadline for job in self._jobs]
     for each in self._workers:
-      if each.units:
+      if each.units or each.alone:
         times.append(each.since + self._deadline_s)
         if not each.alone and (len(each.units) > 1 or self._queue):
           times.append(each.since + _SLOW_S)

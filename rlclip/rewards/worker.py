@@ -110,15 +110,24 @@ def _kill_group(pid: int) -> None:
 
 
 def _serve(descriptor: int, parent: int, functions) -> None:
-  """Scores chunks until the socket closes. Never returns."""
+  """Scores chunks until the socket closes. Never returns.
+
+  A chunk that comes in the meantime takes the place of what is left of the
+  last one. An empty one is answered, so that its sender knows that it has.
+  """
   os.setsid()
   _die_with_parent(parent)
   connection = Connection(descriptor)
   try:
     while True:
-      for unit, index, item in pickle.loads(connection.recv_bytes()):
+      chunk = pickle.loads(connection.recv_bytes())
+      for unit, index, item in chunk:
         value, error = _call(functions[index], pickle.loads(item))
         connection.send_bytes(json.dumps((unit, value, error)).encode())
+        if connection.poll():
+          break
+      if not chunk:
+        connection.send_bytes(json.dumps((None, None, '')).encode())
   except (EOFError, OSError):
     os._exit(0)
   finally:

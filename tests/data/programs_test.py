@@ -4,6 +4,7 @@ import json
 import pytest
 
 from rlclip.data import tasks
+from rlclip.rewards import code
 from tests.data.tasks_test import DATA, needs_data
 
 
@@ -24,12 +25,12 @@ def test_reference_programs_pass_their_golds(name, sizes, tmp_path):
     for example in examples[3:30:9]:
       text = task.demonstration(example)
       assert text.startswith('```python\n') and text.endswith('\n```')
-      gold = json.loads(task.gold(example))
-      program, scope = text[len('```python\n'):-len('```')], {}
-      exec(program + gold['tests'], scope)
-      broken = program.replace('return ', 'return None and ')
-      with pytest.raises((AssertionError, TypeError)):
-        exec(broken + gold['tests'], {})
+      # As the pool calls the reward, columns and all.
+      fields = {k: v for k, v in example.items() if k != 'prompt'}
+      verdict = lambda text: code.code(
+          '', text, (), **fields, gold=task.gold(example), wall_s=30.0)
+      assert verdict(text) == 1
+      assert verdict(text.replace('return ', 'return None and ')) == 0
   message, = task.messages(example)
   assert message['content'].endswith('```python block.')
 
@@ -45,6 +46,9 @@ def test_contests_are_split_by_problem_without_unclear_ones(tmp_path):
          for split in ('train', 'test')]
   assert not ids[0] & ids[1] and len(ids[1]) > 8
   example = task.examples('test')[0]
-  cases = json.loads(task.gold(example))['cases']
-  assert cases == example['tests'] and {'input', 'output'} == set(cases[0])
+  assert json.loads(task.gold(example))['tests'] == example['tests']
+  answers = {case['input']: case['output'] for case in example['tests']}
+  oracle = f'print({answers!r}[open(0).read()])'
+  for program, reward in ((oracle, 1), ('print()', 0)):
+    assert code.score(program, task.gold(example)) == reward
   assert task.demonstration is None

@@ -111,7 +111,9 @@ def test_missing_data_says_what_to_set(tmp_path, monkeypatch):
   monkeypatch.delenv('RLCLIP_DATA', raising=False)
   with pytest.raises(ValueError, match='Set the environment .* RLCLIP_DATA'):
     tasks.get('gsm8k')
-  with pytest.raises(ValueError, match='no such folder. Set RLCLIP_DATA'):
+  with pytest.raises(ValueError, match=(
+      'no such folder. Set RLCLIP_DATA.*that holds gsm8k/train.jsonl and '
+      'gsm8k/test.jsonl')):
     get(tmp_path, 'gsm8k')
   (tmp_path / 'gsm8k').mkdir()
   with pytest.raises(ValueError, match='test.jsonl, found no such file'):

@@ -16,6 +16,10 @@ def sleep(prompt, completion, tokens, **fields):
   return 1.0
 
 
+def as_number(prompt, completion, tokens, **fields):
+  return float(completion)
+
+
 def die(prompt, completion, tokens, **fields):
   if completion == 'die':
     os._exit(3)
@@ -37,6 +41,11 @@ def loaded(prompt, completion, tokens, **fields):
 
 
 def pid(prompt, completion, tokens, **fields):
+  return float(os.getpid())
+
+
+def pid_after(prompt, completion, tokens, **fields):
+  time.sleep(float(completion))
   return float(os.getpid())
 
 

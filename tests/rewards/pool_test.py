@@ -53,6 +53,23 @@ def test_hangs_cost_their_own_answers_and_no_more(pool):
   assert [f.item for f in result.failures] == list(range(0, 256, 32))
 
 
+def test_the_slow_come_back_and_are_not_replaced_again_and_again():
+  with Pool({FAULTY + 'pid_after': 1.0}, num_workers=2) as made:
+    slow = made.score(items(['0.4'] * 12)).rewards
+    quick = made.score(items(['0'] * 64)).rewards
+  # While they are slow, two more work; each new one costs a start.
+  assert None not in slow and len(set(slow)) <= 6
+  assert set(quick) <= set(slow)
+
+
+def test_what_the_slow_hold_up_is_scored_once_and_in_order():
+  # Of each chunk one is slow: its successors are taken from it.
+  lengths = [0.3 if i % 16 == 0 else 0.0 for i in range(128)]
+  with Pool({FAULTY + 'sleep': 1.0, FAULTY + 'as_number': 1.0}) as made:
+    result = made.score(items([f'{x}' for x in lengths]))
+  assert result.rewards == [1 + x for x in lengths]
+
+
 def test_threads_get_their_own_answers(pool):
   results = {}
 
@@ -203,7 +220,7 @@ def test_nothing_outlives_a_killed_process():
     time.sleep(0.3)
     running = [is_running(pid) for pid in pids]
     owner.send_signal(signal.SIGKILL)
-  assert pids and all(running)
+  assert any(running)  # where the machine is busy, one may have been replaced
   assert wait_until_gone(pids)
 
 

@@ -39,10 +39,12 @@ def equivalent(gold: str, answer: str) -> bool | None:
     answer: a bare answer, or a response that it has to be found in.
 
   Returns:
-    The verdict, or None where `gold` cannot be read.
+    The verdict, or None where `gold` cannot be read: it says nothing, or it is
+    longer than any answer (`normalize.LONGEST`).
   """
   reference = normalize.latex(prose.gold_text(gold))
-  if not re.search(r'\w', words.plain(reference)):
+  if len(reference) > normalize.LONGEST or not re.search(
+      r'\w', words.plain(reference)):
     return None
   found, _ = extract.find(answer)
   number = numbers.read(numbers.ungroup(reference))

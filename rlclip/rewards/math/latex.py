@@ -10,6 +10,7 @@ import functools
 import re
 from typing import Any
 
+import antlr4
 from latex2sympy2_extended import latex2sympy2
 import sympy
 
@@ -63,6 +64,25 @@ _CONFIG = latex2sympy2.ConversionConfig(lowercase_symbols=False)
 
 class _Converter(latex2sympy2._Latex2Sympy):
   """The parser, without what it computes while it parses."""
+
+  def parse(self, text: str) -> Any:
+    """The same tree as its own start rule gives, in half the time.
+
+    That rule reads a whole formula ahead, as a set, a list and a relation in
+    turn, before it reads it as the expression that it nearly always is. And
+    prediction by SLL gives the tree of LL or a syntax error, for less: ANTLR's
+    own advice is to try it first.
+    """
+    if text.lstrip().startswith(('{', r'\{')):  # may be a set, to that rule
+      return super().parse(text)
+    for mode in (antlr4.PredictionMode.SLL, antlr4.PredictionMode.LL):
+      parser, tree = self.create_parser(text), None
+      parser._interp.predictionMode = mode
+      with _ParserErrors():
+        tree = parser.expr()
+      if tree and parser.getCurrentToken().type == antlr4.Token.EOF:
+        return self.convert_expr(tree)
+    return super().parse(text)
 
   def handle_gcd_lcm(self, f: str, args):
     return sympy.Function(f)(*args)
