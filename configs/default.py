@@ -74,6 +74,7 @@ def get_config():
   r.num_slots = 0  # completions decoded at once; 0 takes all of a step
   r.steps_per_round = 16  # tokens a slot draws before the host looks
   r.max_refills = 0  # times constant groups are replaced (DAPO); 0 keeps them
+  r.max_error_frac = 0.05  # completions that may end in logits not finite
   r.max_staleness = 0  # steps sampled ahead, by weights so many versions behind
 
   c.sampler = s = config_dict.ConfigDict()  # who draws the completions

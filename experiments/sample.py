@@ -66,6 +66,9 @@ def main(argv):
   from rlclip.types import Request, SamplingSpec
   raw = _CONFIG.value
   raw.warm_start.num_steps = 0
+  # Whatever the run samples with: servers hold weights of their own.
+  raw.sampler.kind, raw.sampler.urls, raw.sampler.weights_folder = (
+      'local', (), '')
   if _MODEL.value:
     raw.model.path = _MODEL.value
   if _MAX_TOKENS.value:

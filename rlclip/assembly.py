@@ -19,7 +19,7 @@ from rlclip.models import huggingface, transformer
 from rlclip.rewards import extraction, golds
 from rlclip.rewards import pool as pool_lib
 from rlclip.rewards import shaping
-from rlclip.sampler import engine, fleet, remote
+from rlclip.sampler import engine, fleet, hosts, remote
 from rlclip.types import Params, Prompt, Sampler, SamplingSpec, TrainState
 
 _CHECKED = 1 << 16  # training rows looked at
@@ -284,14 +284,19 @@ def evaluate_task(
 
 
 def _local(experiment, architecture, tokenizer, mesh) -> Sampler:
-  del tokenizer
+  """The engine; with several processes one in each, on its own devices."""
   e = experiment
-  return engine.Engine(
+  several = jax.process_count() > 1
+  if several:
+    mesh = partitioning.make(data=-1, devices=jax.local_devices())
+  own = engine.Engine(
       architecture, seed=e.seed, num_slots=e.num_slots,
       max_prompt=e.rollout.prompt_length,
       max_tokens=e.rollout.completion_length,
       steps_per_round=e.rollout.steps_per_round,
-      dtype=jnp.dtype(e.model.dtype), constrain=mesh.constrain)
+      dtype=jnp.dtype(e.model.dtype), constrain=mesh.constrain,
+      decode=tokenizer.decode)
+  return hosts.Hosts(own) if several else own
 
 
 def _remote(experiment, architecture, tokenizer, mesh) -> Sampler:

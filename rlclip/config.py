@@ -88,6 +88,7 @@ class Rollout:
   steps_per_round: int
   max_refills: int
   max_staleness: int
+  max_error_frac: float
 
 
 @dataclasses.dataclass(frozen=True)

@@ -86,6 +86,8 @@ def _training_rules(e):
       (r.temperature > 0, 'rollout.temperature',
        'more than 0 (greedy rollouts have no ratio to clip)', r.temperature),
       (r.num_slots >= 0, 'rollout.num_slots', '0 (all) or more', r.num_slots),
+      (0 <= r.max_error_frac <= 1, 'rollout.max_error_frac', '0 to 1',
+       r.max_error_frac),
       (r.num_prompts % minis == 0, 'learner.num_mini_batches',
        f'a divisor of rollout.num_prompts = {r.num_prompts}',
        u.num_mini_batches),

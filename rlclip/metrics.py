@@ -8,7 +8,7 @@ Names are TRL's where TRL has one:
   reward/overlong_{penalty,frac}             where it is on; mean and share
   dynamic_sampling/{generated_groups,kept_frac,refills}   where it is on
   reference/{age,kl_average}                 steps, nats; where there is one
-  completions/{mean,min,max}_length, completions/clipped_ratio
+  completions/{mean,min,max}_length, completions/{clipped_ratio,error_frac}
   clip_ratio/{low,high,region}_mean
   kl                                         to the reference policy, nats
   sampling/sampling_logp_difference/mean     sampler against learner

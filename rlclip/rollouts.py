@@ -18,6 +18,10 @@ from rlclip.types import (Batch, Completion, Prompt, Request, Sampler,
                           SamplingSpec)
 
 
+class BadSampling(RuntimeError):
+  """More completions ended in an error of the sampler than a run allows."""
+
+
 class Group(NamedTuple):
   """One prompt's answers and what they earned."""
   prompt: Prompt
@@ -106,9 +110,12 @@ def encode(task: tasks.Task, tokenizer: tokenizer.Tokenizer, split: str,
 
 def collect(sampler: Sampler, pool: pool_lib.Pool, decode, prompts,
             spec: SamplingSpec, *, group_size: int, first_id: int, phase,
-            penalty: Callable[[np.ndarray], np.ndarray] | None = None
-            ) -> Collected:
+            penalty: Callable[[np.ndarray], np.ndarray] | None = None,
+            max_error_frac: float = 1.0) -> Collected:
   """Samples a group for every prompt and scores it.
+
+  A completion that ended in an error (logits that are not finite) has no
+  reward, and so no part in the loss.
 
   Args:
     sampler: any.
@@ -120,14 +127,26 @@ def collect(sampler: Sampler, pool: pool_lib.Pool, decode, prompts,
     first_id: of the requests; they are numbered on from it.
     phase: `with phase(name):` times what stands in it.
     penalty: lengths in tokens -> what the advantages take off; None for none.
+    max_error_frac: share of completions that may end in an error.
 
   Returns:
     The groups, in the order of the prompts.
+
+  Raises:
+    BadSampling: more of them did.
   """
   requests = make_requests(
       prompts, spec, group_size=group_size, first_id=first_id)
   with phase('sample'):
     completions = sampler.generate(requests)
+    broken = np.array([c.finish == 'error' for c in completions])
+    if broken.any() and broken.mean() > max_error_frac:
+      raise BadSampling(
+          f'The logits of {broken.sum()} of {broken.size} completions, that of '
+          f'request {requests[int(broken.argmax())].id} first, are not finite. '
+          f'At most {max_error_frac:.1%} may end so. Look at the weights of '
+          f'the last checkpoint, lower the learning rate, or raise '
+          f'config.rollout.max_error_frac.')
     texts = [decode(completion.tokens) for completion in completions]
   with phase('reward'):
     scored = pool.score([
@@ -137,6 +156,7 @@ def collect(sampler: Sampler, pool: pool_lib.Pool, decode, prompts,
             completions, strict=True)])
   rewards = np.array(
       [np.nan if r is None else r for r in scored.rewards], np.float64)
+  rewards[broken] = np.nan
   by_function = [dict(zip(scored.by_function, values))
                  for values in zip(*scored.by_function.values())]
   groups = make_groups(
@@ -266,6 +286,8 @@ def statistics(collected: Collected) -> dict[str, float]:
       'completions/min_length': float(lengths.min()),
       'completions/max_length': float(lengths.max()),
       'completions/clipped_ratio': float(np.mean(truncated)),
+      'completions/error_frac': float(np.mean(
+          [c.finish == 'error' for c in completions])),
       **_shaping_statistics(collected),
   }
 

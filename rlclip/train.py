@@ -202,7 +202,8 @@ class _Run:
           recipe.prompts_at(place + skipped, count), recipe.spec,
           group_size=e.rollout.group_size,
           first_id=(place + skipped) * e.rollout.group_size,
-          phase=self.phase, penalty=recipe.penalty)
+          phase=self.phase, penalty=recipe.penalty,
+          max_error_frac=e.rollout.max_error_frac)
 
     return rollouts.collect_with_signal(
         draw, e.rollout.num_prompts, max_refills=e.rollout.max_refills)

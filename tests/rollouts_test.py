@@ -55,6 +55,43 @@ def collected(pool):
       pool, lambda p, g: f' #{GOLDS[0]}' if (p, g) == (0, 1) else ' #999')
 
 
+class Breaking:
+  """A sampler whose logits are not finite for some requests."""
+
+  def __init__(self, bad):
+    self._bad = bad
+
+  def generate(self, requests):
+    none = np.zeros(0, np.int32), np.zeros(0, np.float32)
+    one = np.array([1], np.int32), np.array([-1], np.float32)
+    return [
+        Completion(*none, 'error', 0) if r.id in self._bad else
+        Completion(*one, 'length', 0) for r in requests]
+
+
+def _collect_from(sampler, pool, **options):
+  prompts = rollouts.encode(TASK, TOKENIZER, 'train', range(2), limit=8)
+  return rollouts.collect(
+      sampler, pool, TOKENIZER.decode, prompts, SamplingSpec(8, ()),
+      group_size=3, first_id=0, phase=lambda name: contextlib.nullcontext(),
+      **options)
+
+
+def test_a_completion_that_broke_off_has_no_part_in_anything(pool):
+  found = _collect_from(Breaking({1, 5}), pool, max_error_frac=0.34)
+  np.testing.assert_array_equal(
+      np.isnan(found.rewards), [[0, 1, 0], [0, 0, 1]])
+  assert rollouts.statistics(found)['completions/error_frac'] == 2 / 6
+  batch = make_batch(found)
+  np.testing.assert_array_equal(batch.mask.sum(1), [1, 0, 1, 1, 1, 0])
+  assert np.isfinite(batch.advantages).all()
+
+
+def test_too_many_that_broke_off_end_the_run_by_name(pool):
+  with pytest.raises(rollouts.BadSampling, match='2 of 6 .* request 4 first'):
+    _collect_from(Breaking({4, 5}), pool, max_error_frac=0.33)
+
+
 def test_every_answer_is_scored_against_its_own_prompt(collected):
   np.testing.assert_array_equal(collected.rewards, [[0, 1, 0], [0, 0, 0]])
 

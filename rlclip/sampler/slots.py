@@ -192,7 +192,8 @@ def decode_round(model, params, key, slots: Slots, patience, *,
     report = report._replace(
         tokens=put(report.tokens, drawn.tokens),
         logps=put(report.logps, drawn.logps),
-        counts=report.counts + active, status=rows.status)
+        # A token that was drawn from no distribution is none.
+        counts=report.counts + (active & drawn.finite), status=rows.status)
     return i + 1, keys, values, rows, report
 
   def go_on(carry):

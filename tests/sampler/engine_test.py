@@ -235,6 +235,7 @@ def test_weights_that_are_not_finite_end_a_row_with_an_error(loaded):
                        version=0)
   completion, = sampler.generate(contract_test.requests_of()[:1])
   assert completion.finish == 'error'
+  assert completion.tokens.shape == completion.logps.shape == (0,)
 
 
 @pytest.mark.parametrize('prompt, spec, message', [
