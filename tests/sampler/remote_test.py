@@ -110,12 +110,13 @@ def test_behavior_log_probs_are_the_learners(make, params, temperature):
   completions = sampler.generate(requests)
   pad = lambda rows, size: np.stack(
       [np.pad(row, (0, size - len(row))) for row in rows])
-  stats = scoring.score(
-      transformer.make(CONFIG), params, scoring.Texts(
+  model = transformer.make(CONFIG)
+  stats = jax.jit(lambda *texts: scoring.score(
+      model, params, scoring.Texts(*texts), temperature=temperature,
+      chunk=64))(
           pad([r.prompt for r in requests], 24),
           np.array([len(r.prompt) for r in requests]),
-          pad([c.tokens for c in completions], 12)),
-      temperature=temperature, chunk=64)
+          pad([c.tokens for c in completions], 12))
   for c, logps in zip(completions, np.asarray(stats.logps), strict=True):
     np.testing.assert_allclose(c.logps, logps[:len(c.logps)], atol=1e-4)
 

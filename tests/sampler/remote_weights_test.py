@@ -90,7 +90,7 @@ def test_the_probe_scores_the_token_after_each_prompt(params):
   probe = remote_weights.make_probe(CONFIG.vocab_size, 7)
   assert [len(prompt) for prompt in probe.prompts] == [1, 7]
   model = transformer.make(CONFIG)
-  hidden, _, _ = model.apply(
+  hidden, _, _ = jax.jit(model.apply)(
       params, np.array([probe.prompts[1]]), np.arange(7)[None])
   logits = model.unembed(params, hidden[0, -1]) / remote_weights.TEMPERATURE
   np.testing.assert_allclose(
