@@ -62,3 +62,50 @@ def test_top_p_keeps_the_smallest_set_that_reaches_it():
   assert keep(1.0, 0) == [True] * 4
   assert keep(1.0, 3) == [True, True, True, False]
   assert keep(0.51, 1) == [True, False, False, False]
+
+
+def test_the_edge_is_where_a_sort_in_float64_finds_it():
+  rng = np.random.default_rng(0)
+  rows, vocab = 60, 3000
+  logits = rng.normal(0, 3, (rows, vocab)).astype(np.float32)
+  temperatures = rng.choice([0.0, 0.6, 1.0, 1.3], rows).astype(np.float32)
+  top_ps = rng.choice([0.1, 0.5, 0.9, 0.95, 1.0], rows).astype(np.float32)
+  top_ks = rng.choice([0, 1, 5, 50, 1000], rows).astype(np.int32)
+  kept = np.isfinite(draw.keep_top(logits, temperatures, top_ps, top_ks))
+  for row in range(rows):
+    scaled = logits[row].astype(np.float64) / (temperatures[row] or 1.0)
+    order = np.argsort(-scaled)
+    probs = np.exp(scaled[order] - scaled.max())
+    before = (np.cumsum(probs) - probs) / probs.sum()
+    keep = (before < top_ps[row]) | (top_ps[row] >= 1)
+    keep &= (np.arange(vocab) < top_ks[row]) | (top_ks[row] == 0)
+    np.testing.assert_array_equal(np.flatnonzero(kept[row]),
+                                  np.sort(order[keep]))
+
+
+@pytest.mark.parametrize('top_p, top_k', [(0.8, 0), (1.0, 20), (0.9, 40)])
+@pytest.mark.parametrize('temperature', [0.6, 1.0, 1.3])
+def test_frequencies_follow_the_softmax_of_what_is_kept(
+    temperature, top_p, top_k):
+  logits = jax.random.normal(jax.random.key(0), (300,)) * 2
+  rows = 20_000
+  every = lambda value, dtype: jnp.full(rows, value, dtype)
+  kept = draw.keep_top(
+      logits[None], every(temperature, jnp.float32)[:1],
+      every(top_p, jnp.float32)[:1], every(top_k, jnp.int32)[:1])[0]
+  uniform = draw.uniforms(
+      jax.random.key(1), jnp.arange(rows, dtype=jnp.uint32),
+      every(0, jnp.int32))
+  tokens, logps, _ = jax.jit(draw.draw)(
+      jnp.broadcast_to(kept, (rows, 300)), uniform,
+      every(temperature, jnp.float32))
+  probs = np.asarray(jax.nn.softmax(kept / temperature), np.float64)
+  np.testing.assert_allclose(logps, np.log(probs[tokens]), rtol=0, atol=1e-4)
+  counts = np.bincount(tokens, minlength=300)
+  assert not counts[probs == 0].any()
+  often = probs * rows >= 5
+  rest = int((~often & (probs > 0)).any())
+  observed = np.append(counts[often], [counts[~often].sum()] * rest)
+  expected = np.append(probs[often], [probs[~often].sum()] * rest) * rows
+  expected *= observed.sum() / expected.sum()
+  assert scipy.stats.chisquare(observed, expected).pvalue > 1e-3
