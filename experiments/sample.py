@@ -48,7 +48,9 @@ def _prompts(parts):
   asked = [tasks.ask(text) if chat else text for text in texts]
   made = tokenizer.encode_prompts(asked)
   if _TASK.value:
-    task = assembly.get_task(parts.experiment, _TASK.value)
+    own = _TASK.value == parts.task.name
+    task = parts.task if own else assembly.get_task(
+        parts.experiment, _TASK.value)
     examples = task.examples('test')[:_NUM_PROMPTS.value]
     made += [tasks.make_prompt(task, e, tokenizer).tokens for e in examples]
   if not made:
