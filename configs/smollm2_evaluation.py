@@ -1,6 +1,6 @@
 r"""SmolLM2-135M-Instruct on GSM8K, MATH-500 and AIME 2024; no training.
 
-50 problems of each (AIME has 30), four samples a problem. `make smollm2`
+50 problems of each (AIME has 30), one sample a problem. `make smollm2`
 fetches the model; `make smollm2-evaluation` does all of this.
 
 RLCLIP_DATA=../shared/data python -m experiments.evaluate \
@@ -22,7 +22,7 @@ def get_config():
   config.rollout.completion_length = 512
   config.rollout.num_slots = 40
   config.evaluation.num_problems = 50
-  config.evaluation.num_samples = 4
+  config.evaluation.num_samples = 1
   config.evaluation.temperature = 0.6
   config.evaluation.top_p = 0.95
   return config

@@ -130,15 +130,23 @@ def _part(query, keys, values, mask):
   product = lambda a, b, over: jax.lax.dot_general(
       a, b, ((over[:1], over[1:]), ((0, 1), (0, 1))),
       preferred_element_type=jnp.float32)
-  scores = product(query, keys, (3, 3))
+  barrier = jax.lax.optimization_barrier
+  if length == 1:
+    # Few rows of queries: as in linear.left_matmul, keys go to the left.
+    scores = barrier(product(keys, query, (3, 3))).swapaxes(2, 3)
+  else:
+    scores = product(query, keys, (3, 3))
   scores = jnp.where(mask, scores, jnp.finfo(jnp.float32).min)
   # The result does not depend on the peak, so neither does its gradient.
   peak = jax.lax.stop_gradient(jnp.max(scores, -1))
   weights = jnp.exp(scores - peak[..., None])
-  out = product(weights.astype(query.dtype), values, (3, 2))
+  total, weights = jnp.sum(weights, -1), weights.astype(query.dtype)
+  if length == 1:
+    weights = barrier(weights)
+  out = product(weights, values, (3, 2))
 
   def rows_first(x):
     x = x.reshape(rows, kv_heads, n, group, length, *x.shape[3:])
     x = jnp.moveaxis(x, 2, 1)
     return x.reshape(rows * n, *x.shape[2:])
-  return jax.tree.map(rows_first, (peak, jnp.sum(weights, -1), out))
+  return jax.tree.map(rows_first, (peak, total, out))
