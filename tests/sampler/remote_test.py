@@ -4,7 +4,6 @@ Without a server these tests run against what vLLM 0.32 answered, recorded; with
 $RLCLIP_VLLM_URL against that server. tests/sampler/replay.py says how.
 """
 import os
-import threading
 import time
 
 import jax
@@ -184,9 +183,9 @@ def test_a_server_that_dies_amid_a_batch_loses_nothing(
   sampler.load_weights(params, version=3)
   for server in (first, second):
     server.gate.clear()
-  ended = in_background(
+  ended = replay.in_background(
       lambda: sampler.generate(contract_test.requests_of()))
-  wait_until(lambda: first.num_waiting == second.num_waiting == 3)
+  replay.wait_until(lambda: first.num_waiting == second.num_waiting == 3)
   first.die()
   second.gate.set()
   assert tokens_of(ended()) == tokens_of(undisturbed)
@@ -199,12 +198,12 @@ def test_one_that_comes_back_is_told_the_newest_weights_before_it_works(
   sampler = make.sampler(server, in_flight=4)
   sampler.load_weights(params, version=3)
   server.gate.clear()
-  ended = in_background(
+  ended = replay.in_background(
       lambda: sampler.generate(contract_test.requests_of()))
-  wait_until(lambda: server.num_waiting == 4)
+  replay.wait_until(lambda: server.num_waiting == 4)
   server.die()
   server.gate.set()
-  wait_until(lambda: server.num_waiting == 0)  # none of them was heard
+  replay.wait_until(lambda: server.num_waiting == 0)  # none of them was heard
   server.asked.clear()
   server.restart()
   assert tokens_of(ended()) == tokens_of(undisturbed)
@@ -231,9 +230,9 @@ def test_what_came_from_one_that_restarted_unseen_is_asked_again(
   sampler = make.sampler(server)
   sampler.load_weights(params, version=3)
   server.gate.clear()
-  ended = in_background(
+  ended = replay.in_background(
       lambda: sampler.generate(contract_test.requests_of()))
-  wait_until(lambda: server.num_waiting == 15)
+  replay.wait_until(lambda: server.num_waiting == 15)
   server.label = 'default'  # and no connection broke
   server.gate.set()
   assert tokens_of(ended()) == tokens_of(undisturbed)
@@ -245,9 +244,9 @@ def test_the_least_loaded_is_asked_first(make, params):
   sampler = make.sampler(slow, fast, in_flight=3)
   sampler.load_weights(params, version=3)
   slow.gate.clear()
-  ended = in_background(
+  ended = replay.in_background(
       lambda: sampler.generate(contract_test.requests_of()))
-  wait_until(lambda: fast.num_completions() == 12)
+  replay.wait_until(lambda: fast.num_completions() == 12)
   slow.gate.set()
   ended()
   assert (slow.most, fast.most <= 3) == (3, True)
@@ -385,36 +384,3 @@ def test_generate_without_weights_says_so(make):
   sampler.connect()
   with pytest.raises(RuntimeError, match='before load_weights'):
     sampler.generate(contract_test.requests_of())
-
-
-# ------------------------------------------------------------- conveniences
-
-
-def in_background(work):
-  """Starts it; the returned call waits for what it returns or raises."""
-  outcome = {}
-
-  def run():
-    try:
-      outcome['value'] = work()
-    except BaseException as error:
-      outcome['error'] = error
-      raise
-
-  thread = threading.Thread(target=run, daemon=True)
-  thread.start()
-
-  def ended():
-    thread.join(60)
-    if 'error' in outcome:
-      raise outcome['error']
-    return outcome['value']
-
-  return ended
-
-
-def wait_until(holds, seconds=30):
-  end = time.monotonic() + seconds
-  while not holds():
-    assert time.monotonic() < end
-    time.sleep(0.01)

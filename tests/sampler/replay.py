@@ -20,6 +20,7 @@ import os
 import pathlib
 import sys
 import threading
+import time
 import urllib.error
 import urllib.request
 
@@ -262,6 +263,37 @@ def tokenizer_dir(root):
   path = os.path.join(root, 'tokenizer')
   made.save(path)
   return path
+
+
+def in_background(work):
+  """Starts it; the returned call waits for what it returns or raises."""
+  outcome = {}
+
+  def run():
+    try:
+      outcome['value'] = work()
+    except BaseException as error:
+      outcome['error'] = error
+      raise
+
+  thread = threading.Thread(target=run, daemon=True)
+  thread.start()
+
+  def ended():
+    thread.join(60)
+    if 'error' in outcome:
+      raise outcome['error']
+    return outcome['value']
+
+  return ended
+
+
+def wait_until(holds, seconds=30):
+  """Fails where it does not come to hold."""
+  end = time.monotonic() + seconds
+  while not holds():
+    assert time.monotonic() < end
+    time.sleep(0.01)
 
 
 if __name__ == '__main__':  # pragma: no cover
