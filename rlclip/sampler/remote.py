@@ -23,6 +23,7 @@ import numpy as np
 from rlclip.models import config as config_lib
 from rlclip.models import huggingface
 from rlclip.sampler import dialects, fleet, remote_weights
+from rlclip.sampler import requests as requests_lib
 from rlclip.sampler.dialects import Answer, BadAnswer, Question
 from rlclip.sampler.fleet import Refused, Send, Unanswered
 from rlclip.types import Completion, Params, Request
@@ -297,29 +298,13 @@ class Remote:
 
   def _check(self, request: Request):
     """Refuses what no server should be asked."""
-    spec, length = request.spec, len(request.prompt)
-    vocab = self._config.vocab_size
-    tokens = [*spec.stop_ids, *np.asarray(request.prompt).tolist()]
-    outside = sorted({i for i in tokens if not 0 <= i < vocab})
-    problems = (
-        (1 <= length <= self._max_prompt,
-         f'its prompt has {length} tokens, expected 1 to {self._max_prompt}. '
-         f'Raise config.rollout.prompt_length.'),
-        (1 <= spec.max_tokens <= self._max_tokens,
-         f'max_tokens is {spec.max_tokens}, expected 1 to {self._max_tokens}. '
-         f'Raise config.rollout.completion_length.'),
-        (spec.temperature >= 0,
-         f'temperature is {spec.temperature}, expected 0 (greedy) or more. '
-         f'Set config.rollout.temperature.'),
-        (0 < spec.top_p <= 1 and spec.top_k >= 0,
-         f'top_p is {spec.top_p} and top_k {spec.top_k}, expected 0 < top_p '
-         f'<= 1 and top_k >= 0. Use 1 and 0 to keep all.'),
-        (not outside,
-         f'ids {outside[:5]} of prompt or stop ids are outside the vocabulary '
-         f'of {vocab}. Check the tokenizer.'))
-    for holds, problem in problems:
-      if not holds:
-        raise ValueError(f'Request {request.id}: {problem}')
+    requests_lib.check(
+        request, self._config.vocab_size, self._max_prompt, self._max_tokens,
+        max_stop_ids=None, has_text=False)
+    if request.spec.min_tokens:
+      raise ValueError(
+          f'Request {request.id}: min_tokens is {request.spec.min_tokens}, and '
+          f'servers are not asked for it. Set it to 0, or sample locally.')
 
 
 def request_seed(seed: int, request_id: int) -> int:

@@ -11,8 +11,17 @@ MAX_STOP_IDS = 8
 
 
 def check(request: Request, vocab_size: int, max_prompt: int,
-          max_tokens: int, *, has_text: bool):
+          max_tokens: int, *, max_stop_ids: int | None = MAX_STOP_IDS,
+          has_text: bool):
   """Refuses what a sampler of these sizes cannot serve.
+
+  Args:
+    request: to be looked at.
+    vocab_size: ids are below it.
+    max_prompt: tokens of a prompt.
+    max_tokens: of a completion.
+    max_stop_ids: None for any number.
+    has_text: whether the sampler can read its tokens, for stop strings.
 
   Raises:
     ValueError: naming the request, what was expected and what to do.
@@ -38,8 +47,8 @@ def check(request: Request, vocab_size: int, max_prompt: int,
   if not 0 < spec.top_p <= 1 or spec.top_k < 0:
     refuse(f'top_p is {spec.top_p} and top_k {spec.top_k}, expected '
            f'0 < top_p <= 1 and top_k >= 0', 'Use 1 and 0 to keep all.')
-  if len(spec.stop_ids) > MAX_STOP_IDS:
-    refuse(f'{len(spec.stop_ids)} stop ids, expected at most {MAX_STOP_IDS}',
+  if max_stop_ids is not None and len(spec.stop_ids) > max_stop_ids:
+    refuse(f'{len(spec.stop_ids)} stop ids, expected at most {max_stop_ids}',
            'Drop those the model never emits.')
   outside = [i for i in spec.stop_ids if not 0 <= i < vocab_size]
   if outside:
@@ -49,7 +58,7 @@ def check(request: Request, vocab_size: int, max_prompt: int,
     refuse('an empty stop string', 'Leave it out.')
   if spec.stop_strings and not has_text:
     refuse('it has stop strings, and the sampler has no tokenizer',
-           'Give the engine `decode`.')
+           'Give the engine `decode`; servers are not asked for them.')
 
 
 def mode_of(requests: Sequence[Request]) -> draw.Mode:

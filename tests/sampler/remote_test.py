@@ -365,8 +365,8 @@ def test_another_architecture_is_refused_by_its_config(make, tmp_path):
     (range(25), {}, 'prompt has 25 tokens, expected 1 to 24'),
     ([1], {'max_tokens': 13}, 'max_tokens is 13, expected 1 to 12'),
     ([1], {'temperature': -1.0}, 'temperature is -1.0'),
-    ([1], {'stops': (32,)}, r'ids \[32\] of prompt or stop ids are outside'),
-    ([33], {}, r'ids \[33\] of prompt'),
+    ([1], {'stops': (32,)}, r'stop ids \[32\] are outside'),
+    ([33], {}, 'its prompt has ids outside'),
 ])
 def test_what_cannot_be_served_is_refused_by_name(
     make, params, prompt, changes, message):
