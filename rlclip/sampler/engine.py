@@ -32,6 +32,7 @@ _BASE = 4
 _SMALLEST_CHUNK, _SMALLEST_CACHE = 16, 64  # tokens
 _CHUNK = 256  # longest chunk of a prompt, in tokens
 _PROMPTS = 4  # computed at once
+_SPARE = 4  # prefixes for each that full groups would need
 
 
 class Piece(NamedTuple):
@@ -233,9 +234,9 @@ class Engine:
     """
     power = lambda n: 1 << (n - 1).bit_length()
     num_lines = min(self._num_slots, power(group_size))
-    # Twice what is needed, so that prompts with stragglers block no slot.
+    # More than are needed, so that prompts with stragglers block few slots.
     num_prefixes = min(power(num_prompts), self._num_slots,
-                       2 * -(-self._num_slots // num_lines))
+                       _SPARE * -(-self._num_slots // num_lines))
     prefix_capacity = _bucket(longest - 1, _SMALLEST_CACHE, self._max_prompt)
     # Later chunks are written whole: they need room for their padding.
     if prefix_capacity > _CHUNK:
