@@ -36,28 +36,6 @@ _RAW = flags.DEFINE_bool('raw', False, 'Prompts as they are, no template.')
 _INSPECT = flags.DEFINE_bool('inspect', False, 'Log-probs and entropies.')
 
 
-def _prompts(parts):
-  """Token ids of all prompts asked for, and their texts."""
-  from rlclip import assembly
-  from rlclip.data import tasks
-  tokenizer, texts = parts.tokenizer, list(_PROMPT.value)
-  if _FILE.value:
-    lines = pathlib.Path(_FILE.value).read_text(encoding='utf-8').splitlines()
-    texts += [line for line in lines if line.strip()]
-  chat = tokenizer.has_chat_template and not _RAW.value
-  asked = [tasks.ask(text) if chat else text for text in texts]
-  made = tokenizer.encode_prompts(asked)
-  if _TASK.value:
-    own = _TASK.value == parts.task.name
-    task = parts.task if own else assembly.get_task(
-        parts.experiment, _TASK.value)
-    examples = task.examples('test')[:_NUM_PROMPTS.value]
-    made += [tasks.make_prompt(task, e, tokenizer).tokens for e in examples]
-  if not made:
-    raise ValueError('No prompt. Give --prompt, --file or --task.')
-  return made
-
-
 def main(argv):
   if len(argv) > 1:
     raise app.UsageError(f'Unknown arguments: {argv[1:]}.')
@@ -65,7 +43,7 @@ def main(argv):
     raise app.UsageError('Give --workdir or --model, not both.')
   logging.set_verbosity(logging.WARNING)  # orbax tells all it does
   from rlclip import assembly, config, inspection
-  from rlclip.types import Request, SamplingSpec
+  from rlclip.types import SamplingSpec
   raw = _CONFIG.value
   raw.warm_start.num_steps = 0
   # Whatever the run samples with: servers hold weights of their own.
@@ -75,22 +53,22 @@ def main(argv):
     raw.model.path = _MODEL.value
   if _MAX_TOKENS.value:
     raw.rollout.completion_length = _MAX_TOKENS.value
+  lines = (pathlib.Path(_FILE.value).read_text(encoding='utf-8').splitlines()
+           if _FILE.value else [])
+  spec = SamplingSpec(
+      raw.rollout.completion_length, (), _TEMPERATURE.value, _TOP_P.value,
+      _TOP_K.value, stop_strings=tuple(_STOP.value))
   try:
     parts = assembly.build(config.resolve(raw))
-    prompts = _prompts(parts)
+    requests = inspection.requests(
+        parts, [*_PROMPT.value, *filter(str.strip, lines)], _TASK.value,
+        spec, num_prompts=_NUM_PROMPTS.value, num_samples=_NUM_SAMPLES.value,
+        raw=_RAW.value)
     step, params = (
         assembly.restored_params(parts, _WORKDIR.value, _STEP.value)
         if _WORKDIR.value else (0, assembly.initial_params(parts)))
     parts.sampler.load_weights(params, step)
-    spec = SamplingSpec(
-        raw.rollout.completion_length, parts.tokenizer.stop_ids,
-        _TEMPERATURE.value, _TOP_P.value, _TOP_K.value,
-        stop_strings=tuple(_STOP.value))
-    requests = [
-        Request(i * _NUM_SAMPLES.value + g, prompt, spec)
-        for i, prompt in enumerate(prompts) for g in range(_NUM_SAMPLES.value)]
-    completions = inspection.stream(
-        parts.sampler, requests, parts.tokenizer)
+    completions = inspection.stream(parts.sampler, requests, parts.tokenizer)
     if _INSPECT.value:
       inspection.show(parts, params, requests, completions)
   except (ValueError, OSError) as error:

@@ -1,4 +1,5 @@
 """Completions on the terminal: as they are drawn, and token by token."""
+import dataclasses
 from typing import Any, NamedTuple, Sequence
 
 import numpy as np
@@ -6,10 +7,11 @@ import rich.console
 import rich.text
 
 from rlclip import assembly, progress
+from rlclip.data import tasks
 from rlclip.data import tokenizer as tokenizer_lib
 from rlclip.models import scoring
 from rlclip.sampler import engine
-from rlclip.types import Completion, Params, Request
+from rlclip.types import Completion, Params, Request, SamplingSpec
 
 # Least log-prob in nats -> color; the first that fits.
 _COLORS = ((-0.1, 'green'), (-0.7, 'default'), (-2.3, 'yellow'),
@@ -21,6 +23,39 @@ class Token(NamedTuple):
   text: str
   logp: float  # nats, of the distribution sampled from
   entropy: float  # nats, of the softmax at the sampling temperature
+
+
+def requests(parts: assembly.Parts, texts: Sequence[str], task: str | None,
+             spec: SamplingSpec, *, num_prompts: int, num_samples: int,
+             raw: bool) -> list[Request]:
+  """Requests for texts, and for the test split of a task.
+
+  Args:
+    parts: of the run.
+    texts: prompts, to be put into the chat template where the model has one.
+    task: a name, or None.
+    spec: how to draw; stop ids are the tokenizer's.
+    num_prompts: of the task.
+    num_samples: completions a prompt.
+    raw: texts are prompts as they are.
+
+  Raises:
+    ValueError: no prompt.
+  """
+  tokenizer = parts.tokenizer
+  chat = tokenizer.has_chat_template and not raw
+  prompts = tokenizer.encode_prompts(
+      [tasks.ask(text) if chat else text for text in texts])
+  if task:
+    found = parts.task if task == parts.task.name else assembly.get_task(
+        parts.experiment, task)
+    prompts += [tasks.make_prompt(found, example, tokenizer).tokens
+                for example in found.examples('test')[:num_prompts]]
+  if not prompts:
+    raise ValueError('No prompt. Give --prompt, --file or --task.')
+  spec = dataclasses.replace(spec, stop_ids=tokenizer.stop_ids)
+  return [Request(i * num_samples + g, prompt, spec)
+          for i, prompt in enumerate(prompts) for g in range(num_samples)]
 
 
 def stream(sampler: engine.Engine, requests: Sequence[Request],
@@ -54,8 +89,8 @@ def stream(sampler: engine.Engine, requests: Sequence[Request],
       out.print(rich.text.Text(ready[shown:]), end='')
       shown = max(shown, len(ready))
     if piece.finish:
-      head = '' if len(requests) == 1 else f'[{requests[piece.index].id}] {text}'
-      out.print(rich.text.Text(head))
+      several = f'[{requests[piece.index].id}] {text}'
+      out.print(rich.text.Text('' if len(requests) == 1 else several))
       out.print(f'({piece.finish}, {len(ids)} tokens)', style='dim')
   return [engine.join(parts, sampler.version) for parts in pieces.values()]
 

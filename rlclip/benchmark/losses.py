@@ -41,7 +41,8 @@ def run(experiment: config_lib.Experiment,
   batches = [random_batch(experiment, seed) for seed in (0, 1)]
   batches = jax.device_put(batches, [
       parts.partitioner.batch_shardings(batch) for batch in batches])
-  times = {'update': measure.measure(_update_step(parts), batches, _UPDATE_REPEATS)}
+  times = {'update': measure.measure(
+      _update_step(parts), batches, _UPDATE_REPEATS)}
   compilations = {'update': parts.learner.update._cache_size()}
   for name in names:
     step = _loss_step(algorithms.get(name))

@@ -1,8 +1,7 @@
 """Continuous against static batching, where few completions are long."""
-import numpy as np
-
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from rlclip.benchmark import measure, workload
 from rlclip.models import transformer

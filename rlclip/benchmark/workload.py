@@ -4,7 +4,6 @@ Qwen3's architecture with tied embeddings and random weights; every completion
 has exactly the length given. `small` has SmolLM2-135M's shape.
 """
 import dataclasses
-from typing import Sequence
 
 import jax
 import jax.numpy as jnp

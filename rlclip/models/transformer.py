@@ -16,8 +16,7 @@ import numpy as np
 from rlclip.models import attention as attention_lib
 from rlclip.models import config as config_lib
 from rlclip.models.attention import KVBlock, Members
-from rlclip.models.linear import (left_matmul, LeftLinear, Linear, matmul,
-                                  normal)
+from rlclip.models.linear import left_matmul, LeftLinear, Linear, matmul, normal
 from rlclip.types import Array, Params
 
 __all__ = [

@@ -19,7 +19,8 @@ import numpy as np
 
 from rlclip.models import config as config_lib
 from rlclip.models import transformer
-from rlclip.sampler import draw, prefixes, requests as requests_lib
+from rlclip.sampler import draw, prefixes
+from rlclip.sampler import requests as requests_lib
 from rlclip.sampler import slots as slots_lib
 from rlclip.types import Completion, Params, Request
 
