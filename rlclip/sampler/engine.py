@@ -103,14 +103,16 @@ class Engine:
         lambda sizes: slots_lib.empty(
             self._model, sizes, requests_lib.MAX_STOP_IDS, dtype, constrain),
         static_argnums=0)
-    self._grow = jax.jit(slots_lib.grow, static_argnums=1)
+    # A partial of its own: jit keeps one cache a function, and other engines'
+    # compilations would be counted here.
+    own = functools.partial
+    self._grow = jax.jit(own(slots_lib.grow), static_argnums=1)
     self._prefill = jax.jit(
-        functools.partial(slots_lib.prefill, self._model),
+        own(slots_lib.prefill, self._model),
         static_argnames='later', donate_argnums=1)
-    self._admit = jax.jit(slots_lib.admit, donate_argnums=0)
+    self._admit = jax.jit(own(slots_lib.admit), donate_argnums=0)
     self._decode = jax.jit(
-        functools.partial(
-            slots_lib.decode_round, self._model, num_steps=steps_per_round),
+        own(slots_lib.decode_round, self._model, num_steps=steps_per_round),
         static_argnames='mode', donate_argnums=2)
 
   @property
