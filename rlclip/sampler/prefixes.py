@@ -30,7 +30,7 @@ class Table:
       The prefix, and whether it has to be computed; None where all prefixes
       are continued by others.
     """
-    key = prompt.tobytes()
+    key = np.asarray(prompt, np.int32).tobytes()
     prefix = next((i for i, held in enumerate(self._prompts)
                    if held == key and self._free(i).size), None)
     fresh = prefix is None
@@ -51,7 +51,7 @@ class Table:
       self._idle[prefix] = None
 
   def forget(self):
-    """Drops every prompt; nobody may be at work."""
+    """Drops every prompt: none is found again. Slots keep their lines."""
     self._prompts = [None] * len(self._prompts)
 
   def members(self) -> tuple[np.ndarray, np.ndarray]:

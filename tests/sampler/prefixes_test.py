@@ -46,3 +46,10 @@ def test_a_prompt_that_comes_back_is_still_there_unless_it_is_forgotten():
   table.leave(0)
   table.forget()
   assert table.take(A, 0)[1]
+
+
+def test_a_prompt_is_known_by_its_tokens_whatever_their_type():
+  table = prefixes.Table(num_prefixes=3, num_lines=2, num_slots=4)
+  assert table.take(np.array([1], np.int64), 0) == (0, True)
+  assert table.take(np.array([1, 0], np.int32), 1) == (1, True)
+  assert table.take(np.array([1], np.int32), 2) == (0, False)
