@@ -111,6 +111,7 @@ class Engine:
         own(slots_lib.prefill, self._model),
         static_argnames='later', donate_argnums=1)
     self._admit = jax.jit(own(slots_lib.admit), donate_argnums=0)
+    self._scrub = jax.jit(own(slots_lib.scrub), donate_argnums=0)
     self._decode = jax.jit(
         own(slots_lib.decode_round, self._model, num_steps=steps_per_round),
         static_argnames='mode', donate_argnums=2)
@@ -124,7 +125,8 @@ class Engine:
   def num_compilations(self) -> int:
     """Of all functions so far; it stays where the shapes stay."""
     return sum(f._cache_size() for f in (
-        self._empty, self._grow, self._prefill, self._admit, self._decode))
+        self._empty, self._grow, self._prefill, self._admit, self._scrub,
+        self._decode))
 
   def load_weights(self, params: Params, version: int) -> None:
     """Copies the learner's parameters (layers stacked) for sampling.
@@ -161,7 +163,7 @@ class Engine:
         for start in (0, 1) if self._max_prompt - 1 > _CHUNK else (0,):
           slots = self._compute_chunks(
               slots, [nothing] * count, start, length)
-    slots = self._release(slots, [0])
+    slots = self._scrub(self._release(slots, [0]))
     self._slots, _ = self._decode(
         self._params, self._key, slots, np.int32(1), mode=mode)
     return self.num_compilations
@@ -213,10 +215,13 @@ class Engine:
         reports.append((number, report))
         number += 1
       while reports and (len(reports) > self._rounds_ahead or not waiting):
-        cut = []
-        yield from self._harvest(*reports.popleft(), working, cut)
+        cut, broken = [], []
+        yield from self._harvest(*reports.popleft(), working, cut, broken)
         if cut:
           slots = self._release(slots, cut)
+        if broken:
+          slots = self._scrub(slots)
+          self._table.forget()
     self._slots = slots
     if self.num_compilations > before:
       _log.info('The sampler compiled %d functions for %s; %d in all.',
@@ -340,8 +345,12 @@ class Engine:
     rows = requests_lib.no_rows(len(places), slots_lib.FREE)
     return self._put(slots, places, rows)
 
-  def _harvest(self, number, report, working, cut):
-    """Yields a round's tokens and frees the slots of finished requests."""
+  def _harvest(self, number, report, working, cut, broken):
+    """Yields a round's tokens and frees the slots of finished requests.
+
+    Appends to `cut` the slots to be stopped, to `broken` those whose logits
+    were not finite.
+    """
     report = jax.device_get(report)
     for slot, work in list(working.items()):
       if work.round > number:
@@ -360,6 +369,8 @@ class Engine:
       if count or finish:
         yield Piece(work.index, tokens[:count].copy(),
                     report.logps[slot, :count].copy(), finish)
+      if finish == 'error':
+        broken.append(slot)
       if finish:
         del working[slot]
         self._table.leave(slot)

@@ -94,6 +94,21 @@ def grow(slots: Slots, capacity: int) -> Slots:
                         values=tuple(map(pad, slots.values)))
 
 
+def scrub(slots: Slots) -> Slots:
+  """The same slots with zeros for whatever is not finite in their caches.
+
+  A masked place still enters a product, as 0 times its value: what a broken
+  row left behind would break the next one that has its slot.
+  """
+  clean = lambda arrays: tuple(
+      jnp.where(jnp.isfinite(x), x, 0) for x in arrays)
+  prefixes = slots.prefixes
+  return slots._replace(
+      keys=clean(slots.keys), values=clean(slots.values),
+      prefixes=prefixes._replace(
+          keys=clean(prefixes.keys), values=clean(prefixes.values)))
+
+
 def prefill(model, params, slots: Slots, tokens, starts, counts, which, *,
             later: bool) -> Slots:
   """Computes a chunk of some prefixes.
@@ -181,9 +196,11 @@ def decode_round(model, params, key, slots: Slots, patience, *,
   def step(carry):
     i, keys, values, rows, report = carry
     active = rows.status == ACTIVE
+    # Out of range for the others, which thus write nothing.
+    lengths = jnp.where(active, rows.lengths, keys[0].shape[2])
     states, keys, values = model.apply(
         params, rows.last_tokens[:, None], (starts + rows.lengths)[:, None],
-        (prefixes,), cache=transformer.KVBlock(keys, values, rows.lengths))
+        (prefixes,), cache=transformer.KVBlock(keys, values, lengths))
     logits = model.unembed(params, states[:, 0])
     drawn = _draw(key, rows, logits, mode)
     rows = _advance(rows, drawn, active)

@@ -28,18 +28,10 @@ def test_behavior_log_probs_are_the_learners(loaded, temperature):
   sampler, params = loaded
   requests = contract_test.requests_of(temperature=temperature)
   completions = sampler.generate(requests)
-  # One padded batch with one sample a prompt.
-  pad = lambda rows, size: np.stack(
-      [np.pad(row, (0, size - len(row))) for row in rows])
-  model = transformer.make(CONFIG)
-  stats = jax.jit(lambda *batch: scoring.score(
-      model, params, scoring.Texts(*batch), temperature=temperature,
-      chunk=64))(
-          pad([r.prompt for r in requests], 24),
-          np.array([len(r.prompt) for r in requests]),
-          pad([c.tokens for c in completions], 12))
-  for c, logps in zip(completions, np.asarray(stats.logps), strict=True):
-    np.testing.assert_allclose(c.logps, logps[:len(c.logps)], atol=1e-4)
+  expected = contract_test.learners_logps(
+      params, requests, completions, temperature)
+  for c, logps in zip(completions, expected, strict=True):
+    np.testing.assert_allclose(c.logps, logps, atol=1e-4)
 
 
 def test_greedy_takes_the_mode_of_a_plain_forward_pass(loaded):
@@ -236,6 +228,52 @@ def test_weights_that_are_not_finite_end_a_row_with_an_error(loaded):
   completion, = sampler.generate(contract_test.requests_of()[:1])
   assert completion.finish == 'error'
   assert completion.tokens.shape == completion.logps.shape == (0,)
+
+
+def test_what_is_not_finite_does_not_outlive_its_request():
+  """Neither broken weights nor a broken row harm whoever has its slot next."""
+  requests = contract_test.requests_of(group=2)
+  fresh, params = contract_test.make_engine()
+  fresh.load_weights(params, 0)
+  expected = fresh.generate(requests)
+
+  sampler, _ = contract_test.make_engine()
+  sampler.load_weights(jax.tree.map(lambda x: x * np.nan, params), 0)
+  assert {c.finish for c in sampler.generate(requests)} == {'error'}
+  sampler.load_weights(params, 1)
+  for a, b in zip(expected, sampler.generate(requests), strict=True):
+    np.testing.assert_array_equal(a.tokens, b.tokens)
+    np.testing.assert_array_equal(a.logps, b.logps)
+
+
+@pytest.mark.parametrize('rounds_ahead', [0, 1])
+def test_a_row_that_is_not_finite_does_not_harm_its_neighbors(rounds_ahead):
+  config = dataclasses.replace(CONFIG, tie_embeddings=False)
+  params = transformer.make(config).init(jax.random.key(0))
+  broken = {**params, 'embedding': params['embedding'].at[VOCAB - 1].set(
+      np.nan)}
+  spec = SamplingSpec(10, (VOCAB - 1,))
+  rng = np.random.default_rng(0)
+  good = [Request(i, rng.integers(0, VOCAB - 1, 9), spec) for i in range(12)]
+  # In the middle of a prompt, and as its last token.
+  bad = [Request(100 + i, np.insert(rng.integers(0, VOCAB - 1, 8),
+                                    8 * (i % 2), VOCAB - 1), spec)
+         for i in range(6)]
+  mixed = [r for i in range(6) for r in (good[2 * i], bad[i], good[2 * i + 1])]
+
+  def serve(weights, requests):
+    sampler = engine.Engine(
+        config, seed=5, num_slots=4, max_prompt=24, max_tokens=12,
+        steps_per_round=4, rounds_ahead=rounds_ahead)
+    sampler.load_weights(weights, 0)
+    completions = sampler.generate(requests) + sampler.generate(requests)
+    return {r.id: c for r, c in zip(requests * 2, completions, strict=True)}
+
+  alone, together = serve(params, good), serve(broken, mixed)
+  assert {together[r.id].finish for r in bad} == {'error'}
+  for r in good:
+    np.testing.assert_array_equal(alone[r.id].tokens, together[r.id].tokens)
+    assert together[r.id].finish == alone[r.id].finish
 
 
 @pytest.mark.parametrize('prompt, spec, message', [

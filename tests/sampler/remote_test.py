@@ -107,17 +107,10 @@ def test_behavior_log_probs_are_the_learners(make, params, temperature):
   sampler.load_weights(params, version=3)
   requests = contract_test.requests_of(temperature=temperature)
   completions = sampler.generate(requests)
-  pad = lambda rows, size: np.stack(
-      [np.pad(row, (0, size - len(row))) for row in rows])
-  model = transformer.make(CONFIG)
-  stats = jax.jit(lambda *texts: scoring.score(
-      model, params, scoring.Texts(*texts), temperature=temperature,
-      chunk=64))(
-          pad([r.prompt for r in requests], 24),
-          np.array([len(r.prompt) for r in requests]),
-          pad([c.tokens for c in completions], 12))
-  for c, logps in zip(completions, np.asarray(stats.logps), strict=True):
-    np.testing.assert_allclose(c.logps, logps[:len(c.logps)], atol=1e-4)
+  expected = contract_test.learners_logps(
+      params, requests, completions, temperature)
+  for c, logps in zip(completions, expected, strict=True):
+    np.testing.assert_allclose(c.logps, logps, atol=1e-4)
 
 
 def test_every_request_has_a_seed_of_its_own():
