@@ -49,6 +49,8 @@ def start(folder, cache, *flags, in_thread=None):
   return subprocess.Popen(
       [sys.executable, *by, *flags],
       cwd=_ROOT, env=environment(cache), stdout=subprocess.PIPE,
+      # A shell's background jobs ignore SIGINT, and so would their children.
+      preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
       stderr=subprocess.STDOUT, text=True)
 
 

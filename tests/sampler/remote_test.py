@@ -10,7 +10,7 @@ import jax
 import numpy as np
 import pytest
 
-from rlclip.models import scoring, transformer
+from rlclip.models import transformer
 from rlclip.sampler import fleet, remote
 from rlclip.sampler.dialects import BadAnswer
 from rlclip.sampler.fleet import NoServer, Refused, Unanswered
