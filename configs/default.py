@@ -18,7 +18,8 @@ def get_config():
   c.model = m = config_dict.ConfigDict()
   m.path = ''  # Hugging Face folder or hub id; '' makes random weights
   m.dtype = 'float32'  # of activations: float32, bfloat16; weights float32
-  m.remat = 'none'  # none, layer: recompute each layer in the backward pass
+  m.remat = 'dots'  # what the backward pass recomputes of a layer: none,
+  # dots (all but products with weights), layer (everything)
   m.architecture = a = config_dict.ConfigDict()  # read where path is ''
   a.family = 'llama'  # llama, qwen2, qwen3
   a.hidden_size = 128  # width of the residual stream
@@ -98,7 +99,7 @@ def get_config():
   u.num_mini_batches = 1  # optimizer updates a pass over the rollout batch
   u.num_epochs = 1  # passes over the rollout batch
   u.num_micro_batches = 1  # parts of a mini-batch, accumulated
-  u.logits_chunk = 4096  # tokens whose logits exist at once
+  u.logits_chunk = 512  # tokens whose logits exist at once
   u.drop_truncated = False  # leave completions that hit the limit out
 
   c.optimizer = o = config_dict.ConfigDict()  # AdamW

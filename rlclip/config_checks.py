@@ -43,7 +43,8 @@ def _model_rules(e):
   return (
       (m.dtype in ('float32', 'bfloat16'), 'model.dtype',
        'float32 or bfloat16', m.dtype),
-      (m.remat in ('none', 'layer'), 'model.remat', 'none or layer', m.remat),
+      (m.remat in ('none', 'dots', 'layer'), 'model.remat',
+       'none, dots or layer', m.remat),
       (m.path or m.architecture.family in ('llama', 'qwen2', 'qwen3'),
        'model.architecture.family', 'llama, qwen2 or qwen3',
        m.architecture.family),

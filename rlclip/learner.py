@@ -37,7 +37,7 @@ class Learner(NamedTuple):
 def make(model: transformer.Model, loss: Loss,
          optimizer: optax.GradientTransformation,
          partitioner: partitioning.Partitioner, *, temperature: float,
-         num_micro_batches: int = 1, chunk: int = 4096,
+         num_micro_batches: int = 1, chunk: int = 512,
          statistics: Sequence[Statistic] = (),
          dials: Mapping[str, Any] | None = None) -> Learner:
   """Builds the learner of one model, one loss and one optimizer on one mesh.

@@ -116,11 +116,16 @@ def completion_states(model, params, texts):
 
 def token_stats(logits, targets) -> TokenStats:
   """logits float32[..., V], targets int32[...] -> log-probs and entropy."""
-  normalizer = jax.nn.logsumexp(logits, -1)
+  peak = jax.lax.stop_gradient(jnp.max(logits, -1, keepdims=True))
+  # The exponentials are formed once, and summed by products with ones: XLA's
+  # CPU kernels for sums would form them again, one at a time.
+  scaled = jax.lax.optimization_barrier(jnp.exp(logits - peak))
+  ones = jnp.ones(logits.shape[-1:], logits.dtype)
+  add_up = lambda x: jnp.matmul(x, ones, precision=jax.lax.Precision.HIGHEST)
+  total, moment = add_up(scaled), add_up(scaled * logits)
+  normalizer = peak[..., 0] + jnp.log(total)
   chosen = jnp.take_along_axis(logits, targets[..., None], -1)[..., 0]
-  probs = jnp.exp(logits - normalizer[..., None])
-  entropy = normalizer - jnp.sum(probs * logits, -1)
-  return TokenStats(chosen - normalizer, entropy)
+  return TokenStats(chosen - normalizer, normalizer - moment / total)
 
 
 def divergence(statistic: Statistic, logits, other_logits):

@@ -23,6 +23,13 @@ __all__ = [
     'KVBlock', 'Members', 'Model', 'decoding_params', 'make',
     'rotary_frequencies']
 
+# What of a layer the backward pass recomputes: nothing; all but the products
+# with weights; everything.
+REMAT = {
+    'none': None,
+    'dots': jax.checkpoint_policies.dots_with_no_batch_dims_saveable,
+    'layer': jax.checkpoint_policies.nothing_saveable,
+}
 Constrain = Callable[[Array, Sequence[str | None]], Array]
 
 
@@ -36,7 +43,7 @@ class Model(NamedTuple):
 
 
 def make(config: config_lib.ModelConfig, *, dtype=jnp.float32,
-         decoding: bool = False, remat: str = 'none',
+         decoding: bool = False, remat: str = 'dots',
          constrain: Constrain = lambda array, axes: array) -> Model:
   """Builds the model's functions.
 
@@ -46,7 +53,7 @@ def make(config: config_lib.ModelConfig, *, dtype=jnp.float32,
       and logits are float32.
     decoding: False stacks the layers under one scan, so that one layer is
       compiled; True is the form that decodes fast: see decoding_params.
-    remat: 'none', or 'layer' to recompute each layer in the backward pass.
+    remat: what the backward pass recomputes, one of REMAT.
     constrain: lays an activation on the mesh by logical axis names.
 
   Returns:
@@ -59,8 +66,8 @@ def make(config: config_lib.ModelConfig, *, dtype=jnp.float32,
   Raises:
     ValueError: on an unknown remat policy.
   """
-  if remat not in ('none', 'layer'):
-    raise ValueError(f"remat must be 'none' or 'layer', got {remat!r}.")
+  if remat not in REMAT:
+    raise ValueError(f'remat must be one of {tuple(REMAT)}, got {remat!r}.')
   module = Transformer(config, dtype, decoding, remat, constrain)
   tokens = jnp.zeros((1, 1), jnp.int32)
 
@@ -128,9 +135,10 @@ class Transformer(nn.Module):
         'embedding', normal(c, ('vocab', 'embed')),
         (c.vocab_size, c.hidden_size))
     layer = Layer
-    if self.remat == 'layer':
+    if self.remat != 'none' and not self.decoding:
       # Scanned layers are not merged by CSE, so its barrier is not needed.
-      layer = nn.remat(layer, prevent_cse=self.decoding)
+      layer = nn.remat(
+          layer, prevent_cse=False, policy=REMAT[self.remat])
     kwargs = dict(config=c, dtype=self.dtype, decoding=self.decoding,
                   constrain=self.constrain)
     if not self.decoding:
