@@ -99,6 +99,7 @@ def get_config():
   u.num_mini_batches = 1  # optimizer updates a pass over the rollout batch
   u.num_epochs = 1  # passes over the rollout batch
   u.num_micro_batches = 1  # parts of a mini-batch, accumulated
+  u.packing = False  # completions of a group share rows, so that few pad
   u.logits_chunk = 512  # tokens whose logits exist at once
   u.drop_truncated = False  # leave completions that hit the limit out
 

@@ -117,6 +117,7 @@ class LearnerSpec:
   num_mini_batches: int
   num_epochs: int
   num_micro_batches: int
+  packing: bool
   logits_chunk: int
   drop_truncated: bool
 

@@ -173,7 +173,8 @@ def supervised_loss(policy: TokenStats, reference: TokenStats | None,
 
 def _score(model, params, others, batch, statistics=(), *, temperature, chunk):
   texts = scoring.Texts(
-      batch.prompts, batch.prompt_lengths, batch.completions)
+      batch.prompts, batch.prompt_lengths, batch.completions,
+      batch.packing)
   return scoring.score_against(
       model, params, others, texts, statistics, temperature=temperature,
       chunk=chunk)

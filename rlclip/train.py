@@ -254,6 +254,9 @@ class _Run:
             batch, e.learner.num_mini_batches,
             order=rng.permutation(e.rollout.num_prompts))
         for mini_batch in mini_batches:
+          if e.learner.packing:
+            mini_batch = batching.pack(
+                mini_batch, e.learner.num_micro_batches)
           self.state, means = parts.learner.update(
               self.state, self.reference, self._put(mini_batch), anchor)
           totals.append(means)

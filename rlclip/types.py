@@ -106,6 +106,18 @@ class Sampler(Protocol):
     """Returns one completion a request, in the order of the requests."""
 
 
+class Packing(NamedTuple):
+  """Where the completions of a batch lie in R rows of C slots, without padding.
+
+  A row has completions of one group, one after another. Counts are within a
+  micro-batch.
+  """
+  source: Array  # int32[R, C], n * C + t of the token in a slot; N * C if none
+  first: Array  # int32[N], r * C + a completion's first slot; R * C if empty
+  rows: Array  # int32[P, n], the rows of a group; R where none
+  places: Array  # int32[R], p * n + i where rows[p, i] is r; else anything
+
+
 class Batch(NamedTuple):
   """P prompts and their N = P * G scored completions, right-padded.
 
@@ -123,6 +135,7 @@ class Batch(NamedTuple):
   group_mean: Array  # float32[N], mean reward of the row's group
   group_size: Array  # float32[N], rows of the group with a reward, or 1
   truncated: Array  # bool[N], ended by length
+  packing: Packing | None = None
 
 
 @dataclasses.dataclass(frozen=True, order=True)

@@ -1,5 +1,6 @@
 """The update step: meshes, micro-batches, compilations, bad gradients."""
 import dataclasses
+import re
 
 import chex
 import jax
@@ -8,6 +9,7 @@ import optax
 import pytest
 
 from rlclip import algorithms, learner, losses, partitioning
+from rlclip.data import batching
 from rlclip.losses import dials
 from rlclip.models import config as config_lib
 from rlclip.models import transformer
@@ -37,7 +39,8 @@ def make_batch(seed=0):
       truncated=np.zeros(rows, bool))
 
 
-def three_updates(sizes=(1, 1, 1), num_micro_batches=1, spec=SPEC):
+def three_updates(sizes=(1, 1, 1), num_micro_batches=1, spec=SPEC,
+                  prepare=lambda batch: batch):
   """Returns parameters, metrics and the learner after three updates."""
   devices = jax.devices()[:np.prod(sizes)]
   mesh = partitioning.make(*sizes, devices=devices)
@@ -51,7 +54,7 @@ def three_updates(sizes=(1, 1, 1), num_micro_batches=1, spec=SPEC):
       transformer.make(CONFIG).init(jax.random.key(0)), made.shardings.params)
   state, metrics = made.init(params), None
   for step in range(3):
-    batch = make_batch(step)
+    batch = prepare(make_batch(step))
     batch = jax.device_put(batch, mesh.batch_shardings(batch))
     anchor = params if spec.needs_anchor_policy else None
     state, metrics = made.update(state, params, batch, anchor)
@@ -95,6 +98,37 @@ def test_eight_devices_are_one_device(alone, sizes):
 @pytest.mark.parametrize('num_micro_batches', [2, 4])
 def test_micro_batches_are_the_whole_batch(alone, num_micro_batches):
   assert_same(three_updates(num_micro_batches=num_micro_batches), alone)
+
+
+@pytest.mark.parametrize('sizes, num_micro_batches', [
+    ((1, 1, 1), 1), ((1, 1, 1), 2), ((2, 2, 2), 1)])
+def test_a_packed_batch_is_the_padded_one(alone, sizes, num_micro_batches):
+  packed = three_updates(
+      sizes, num_micro_batches,
+      prepare=lambda batch: batching.pack(batch, num_micro_batches))
+  assert_same(packed, alone)
+  height = batching.pack(make_batch()).packing.source.shape[0]
+  assert height <= 0.75 * P * G
+
+
+def test_no_array_has_the_logits_of_all_tokens():
+  """In the compiled update, on one device, the largest of size V is a chunk."""
+  config = dataclasses.replace(CONFIG, vocab_size=71)  # no other size is 71
+  mesh = partitioning.make(devices=jax.devices()[:1])
+  made = learner.make(
+      transformer.make(config), losses.make(EXACT), optax.sgd(0.05), mesh,
+      temperature=0.8, chunk=2 * P * G, statistics=EXACT.needs,
+      dials=EXACT.dials)
+  params = jax.eval_shape(transformer.make(config).init, jax.random.key(0))
+  text = made.update.lower(
+      jax.eval_shape(made.init, params), params, make_batch()
+  ).compile().as_text()
+  shapes = {tuple(map(int, found.split(','))) for found in
+            re.findall(r'\[([\d,]+)\]', text)}
+  sizes = {np.prod(shape) for shape in shapes if config.vocab_size in shape}
+  chunk = 2 * P * G * config.vocab_size
+  assert chunk in sizes
+  assert max(sizes) == chunk < P * G * C * config.vocab_size
 
 
 def test_three_steps_take_one_compilation(alone):

@@ -13,6 +13,7 @@ from rlclip import algorithms
 from rlclip import learner as learner_lib
 from rlclip import losses, partitioning
 from rlclip.benchmark import measure
+from rlclip.data import batching
 from rlclip.models import config as model_config
 from rlclip.models import transformer
 from rlclip.sampler import engine
@@ -111,6 +112,27 @@ class Iteration:
     self._sampler.load_weights(self._state.params, number)
     return metrics
 
+  def ragged(self, number: int):
+    """One update on completions of uneven lengths, padded."""
+    self._state, metrics = self._learner.update(
+        self._state, None, self._uneven(number))
+    return metrics
+
+  def packed(self, number: int):
+    """The same update, packed."""
+    self._state, metrics = self._learner.update(
+        self._state, None, batching.pack(self._uneven(number)))
+    return metrics
+
+  def _uneven(self, number: int) -> Batch:
+    """Lognormal lengths, as in the item `tails`; the median is a third."""
+    batch, size = self._batch(number), self._work.completion_length
+    # One draw for all, so that the packed rows are as many.
+    lengths = np.random.default_rng(0).lognormal(
+        np.log(size / 3), 0.8, (self._work.num_rows, 1))
+    return batch._replace(
+        mask=np.arange(size) < np.clip(lengths, 1, size).astype(int))
+
   def _batch(self, number: int) -> Batch:
     work, rng = self._work, np.random.default_rng(number)
     if self._completions is None:
@@ -134,7 +156,8 @@ class Iteration:
         truncated=np.zeros(work.num_rows, bool))
 
 
-PARTS = ('rollout', 'logprob', 'learner', 'iter_native', 'iter_full')
+PARTS = ('rollout', 'logprob', 'learner', 'iter_native', 'iter_full',
+         'ragged', 'packed')
 
 
 def run(name: str, options: measure.Options) -> measure.Result:

@@ -6,10 +6,12 @@ from typing import Sequence
 
 import numpy as np
 
-from rlclip.types import Batch, Completion, Prompt
+from rlclip.types import Batch, Completion, Packing, Prompt
 
 # Fields of Batch that stand once a prompt; all others stand once a row.
 _BY_PROMPT = ('prompts', 'prompt_lengths')
+_FIELDS = tuple(f for f in Batch._fields if f != 'packing')
+_ROW_COUNTS = 8  # numbers of packed rows that there may be: compilations
 
 
 def make_batch(
@@ -100,7 +102,7 @@ def select(batch: Batch, prompts: np.ndarray) -> Batch:
   size = _group_size(batch)
   rows = (prompts[:, None] * size + np.arange(size)).reshape(-1)
   pick = lambda name, array: array[prompts if name in _BY_PROMPT else rows]
-  return Batch(*(pick(n, a) for n, a in zip(Batch._fields, batch)))
+  return Batch(*(pick(n, a) for n, a in zip(_FIELDS, batch)))
 
 
 def minibatches(
@@ -150,10 +152,81 @@ def pad_groups(batch: Batch, multiple: int) -> Batch:
   fill = lambda name, array: np.concatenate([array, np.zeros(
       (missing * (1 if name in _BY_PROMPT else group), *array.shape[1:]),
       array.dtype)])
-  padded = Batch(*(fill(n, a) for n, a in zip(Batch._fields, batch)))
+  padded = Batch(*(fill(n, a) for n, a in zip(_FIELDS, batch)))
   # Length 1, not 0: the first completion token is predicted by the prompt.
   padded.prompt_lengths[size:] = 1
   return padded
+
+
+def pack(batch: Batch, num_parts: int = 1) -> Batch:
+  """Says where completions go so that few slots are empty.
+
+  Each row is filled with completions of one group, the longest first, each
+  into the first row that has room.
+
+  Args:
+    batch: P prompts; completions as long as their masks.
+    num_parts: micro-batches that it will be cut into; each is packed alone.
+
+  Returns:
+    The batch with its packing.
+
+  Raises:
+    ValueError: P is no multiple of `num_parts`.
+  """
+  num_rows, size = batch.mask.shape
+  num_prompts, group = len(batch.prompts), _group_size(batch)
+  if num_prompts % num_parts:
+    raise ValueError(
+        f'pack needs a number of prompts that {num_parts} micro-batches '
+        f'divide, got {num_prompts}.')
+  lengths = np.where(batch.mask, np.arange(size) + 1, 0).max(1)
+  groups = [_fill_rows(part, size) for part in lengths.reshape(-1, group)]
+  parts = np.split(np.arange(num_prompts), num_parts)
+  longest = max(len(groups[p]) for p in range(num_prompts))
+  width = 1 << (longest - 1).bit_length()
+  step = -(-num_rows // num_parts // _ROW_COUNTS)
+  height = max(sum(len(groups[p]) for p in part) for part in parts)
+  height = -(-height // step) * step
+  packed = [_pack_part([groups[p] for p in part], lengths, part[0] * group,
+                       (height, size, width, group)) for part in parts]
+  return batch._replace(packing=Packing(*map(np.concatenate, zip(*packed))))
+
+
+def _fill_rows(lengths, size) -> list[list[int]]:
+  """Rows of at most `size` slots, each a list of indices of completions."""
+  rows, room = [], []
+  for i in np.argsort(-lengths, kind='stable'):
+    r = next((r for r, left in enumerate(room) if left >= lengths[i]), None)
+    if r is None:
+      r = len(rows)
+      rows.append([])
+      room.append(size)
+    rows[r].append(int(i))
+    room[r] -= lengths[i]
+  return rows
+
+
+def _pack_part(groups, lengths, offset, shape) -> Packing:
+  """The packing of one micro-batch, whose rows begin at `offset`."""
+  height, size, width, group = shape
+  num_rows = len(groups) * group
+  source = np.full((height, size), num_rows * size, np.int32)
+  first = np.full(num_rows, height * size, np.int32)
+  rows = np.full((len(groups), width), height, np.int32)
+  places, r = np.zeros(height, np.int32), 0
+  for p, filled in enumerate(groups):
+    for i, members in enumerate(filled):
+      members = [m for m in members if lengths[offset + p * group + m]]
+      rows[p, i], places[r], slot = r, p * width + i, 0
+      for member in members:
+        n = p * group + member
+        length = lengths[offset + n]
+        first[n] = r * size + slot
+        source[r, slot:slot + length] = n * size + np.arange(length)
+        slot += length
+      r += 1
+  return Packing(source, first, rows, places)
 
 
 def _group_size(batch: Batch) -> int:

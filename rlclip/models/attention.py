@@ -53,20 +53,24 @@ def attend(query, blocks, reach, own):
   return out.reshape(query.shape).astype(query.dtype)
 
 
-def own_part(query, key, value):
+def own_part(query, key, value, segments=None):
   """The part of tokens that attend to one another, causally.
 
   Args:
     query: [B, H, T, d].
     key: [B, K, T, d].
     value: [B, K, T, d].
+    segments: int32[B, T]; a token sees those of its own segment. None for
+      one.
 
   Returns:
     As _part.
   """
   length = query.shape[2]
-  causal = jnp.tril(jnp.ones((length, length), bool))
-  mask = jnp.tile(causal, (query.shape[1] // key.shape[1], 1))
+  mask = jnp.tril(jnp.ones((length, length), bool))
+  if segments is not None:
+    mask = mask & (segments[:, None, :, None] == segments[:, None, None, :])
+  mask = jnp.concatenate([mask] * (query.shape[1] // key.shape[1]), -2)
   return _part(_grouped(query, key)[:, None], key, value, mask)
 
 

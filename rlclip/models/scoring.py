@@ -7,7 +7,7 @@ import jax.numpy as jnp
 
 from rlclip import divergences
 from rlclip.models import transformer
-from rlclip.types import Array, Params, Statistic, TokenStats
+from rlclip.types import Array, Packing, Params, Statistic, TokenStats
 
 
 class Texts(NamedTuple):
@@ -15,6 +15,7 @@ class Texts(NamedTuple):
   prompts: Array  # int32[P, S], right-padded
   prompt_lengths: Array  # int32[P], at least 1
   completions: Array  # int32[N, C], right-padded, N a multiple of P
+  packing: Packing | None = None
 
 
 def score(model: transformer.Model, params: Params, texts: Texts, *,
@@ -31,7 +32,8 @@ def score(model: transformer.Model, params: Params, texts: Texts, *,
     chunk: tokens whose logits [chunk, V] exist at once.
 
   Returns:
-    TokenStats [N, C]; values at padding are those of the padding tokens.
+    TokenStats [N, C]; values at padding are those of the padding tokens, or,
+    with a packing, anything.
   """
   return score_against(
       model, params, {}, texts, (), temperature=temperature, chunk=chunk)[0]
@@ -87,31 +89,50 @@ def score_against(
              for s in statistics}
     return {**stats, '': stats['']._replace(extra=extra)}
 
-  stats = jax.lax.map(
-      chunk_stats, (jax.tree.map(cut, states), cut(texts.completions)))
-  join = lambda x: jnp.moveaxis(x, 0, 1).reshape(rows, -1)[:, :length]
+  targets = _packed(texts.completions, texts.packing)
+  stats = jax.lax.map(chunk_stats, (jax.tree.map(cut, states), cut(targets)))
+
+  def join(x):
+    x = jnp.moveaxis(x, 0, 1).reshape(rows, -1)[:, :length]
+    if texts.packing is None:
+      return x
+    places = texts.packing.first[:, None] + jnp.arange(length)
+    return x.reshape(-1).at[places].get(mode='fill', fill_value=0)
   stats = jax.tree.map(join, stats)
   return stats.pop(''), jax.lax.stop_gradient(stats)
 
 
 def completion_states(model, params, texts):
-  """States [N, C, D] that predict each completion token."""
-  prompts, prompt_lengths, completions = texts
-  num_prompts, prompt_length = prompts.shape
-  group = completions.shape[0] // num_prompts
-  positions = jnp.broadcast_to(jnp.arange(prompt_length), prompts.shape)
-  states, keys, values = model.apply(params, prompts, positions)
-  last = jnp.take_along_axis(
-      states, (prompt_lengths - 1)[:, None, None], axis=1)
-  last = jnp.repeat(last, group, 0)
-  if completions.shape[1] == 1:
-    return last
-  block = transformer.KVBlock(keys, values, prompt_lengths)
-  inputs = completions[:, :-1]
-  positions = (jnp.repeat(prompt_lengths, group)[:, None]
-               + jnp.arange(inputs.shape[1]))
-  states, _, _ = model.apply(params, inputs, positions, (block,))
-  return jnp.concatenate([last, states], 1)
+  """States that predict each completion token, [N, C, D] or packed [R, C, D].
+
+  As in the sampler, what a group shares is its prompt without the last token,
+  which is the first input of each completion.
+  """
+  prompts, prompt_lengths, completions, packing = texts
+  num_rows, length = completions.shape
+  group = num_rows // prompts.shape[0]
+  positions = jnp.broadcast_to(jnp.arange(prompts.shape[1]), prompts.shape)
+  _, keys, values = model.apply(params, prompts, positions)
+  last = jnp.take_along_axis(prompts, prompt_lengths[:, None] - 1, 1)
+  inputs = jnp.concatenate(
+      [jnp.repeat(last, group, 0), completions[:, :-1]], 1)
+  starts = jnp.repeat(prompt_lengths - 1, group)
+  positions = starts[:, None] + jnp.arange(length)
+  members = segments = None
+  if packing is not None:
+    members = transformer.Members(packing.rows, packing.places)
+    segments = packing.source // length
+  block = transformer.KVBlock(keys, values, prompt_lengths - 1, members)
+  return model.apply(
+      params, _packed(inputs, packing), _packed(positions, packing), (block,),
+      segments=segments)[0]
+
+
+def _packed(array, packing):
+  """[N, C] -> [R, C], 0 where a slot is empty."""
+  if packing is None:
+    return array
+  return array.reshape(-1).at[packing.source].get(mode='fill', fill_value=0)
 
 
 def token_stats(logits, targets) -> TokenStats:

@@ -58,10 +58,12 @@ def make(config: config_lib.ModelConfig, *, dtype=jnp.float32,
 
   Returns:
     Model, where `apply(params, tokens int32[B, T], positions int32[B, T],
-    blocks: Sequence[KVBlock] = (), cache: KVBlock | None = None) ->
-    (hidden [B, T, D], keys, values)`; keys and values are those of `tokens`,
-    laid out like a KVBlock's. With a cache, one row a row of tokens, T is 1,
-    the new keys are written at its lengths, and the whole is returned.
+    blocks: Sequence[KVBlock] = (), cache: KVBlock | None = None,
+    segments: int32[B, T] | None = None) -> (hidden [B, T, D], keys, values)`;
+    keys and values are those of `tokens`, laid out like a KVBlock's. Tokens of
+    a row see one another, causally, within a segment. With a cache, one row a
+    row of tokens, T is 1, the new keys are written at its lengths, and the
+    whole is returned.
 
   Raises:
     ValueError: on an unknown remat policy.
@@ -144,7 +146,7 @@ class Transformer(nn.Module):
     if not self.decoding:
       self.layers = nn.scan(
           layer, variable_axes={'params': 0}, split_rngs={'params': True},
-          in_axes=(nn.broadcast, 0, nn.broadcast), out_axes=0,
+          in_axes=(nn.broadcast, 0, nn.broadcast, nn.broadcast), out_axes=0,
           length=c.num_layers,
           metadata_params={nn.PARTITION_NAME: 'layers'})(**kwargs)
     else:
@@ -156,7 +158,8 @@ class Transformer(nn.Module):
         shape, axes = shape[::-1], axes[::-1]
       self.head = self.param('head', normal(c, axes), shape)
 
-  def __call__(self, tokens, positions, blocks=(), cache=None):
+  def __call__(self, tokens, positions, blocks=(), cache=None,
+               segments=None):
     # Gather whole rows: a table cut along `embed` and gathered to rows cut
     # along `batch` would be rematerialized in full.
     table = self.constrain(self.embedding, ('vocab', None))
@@ -166,13 +169,14 @@ class Transformer(nn.Module):
     reach = tuple((block.lengths, block.members) for block in blocks)
     if not self.decoding:
       stacked = tuple((block.keys, block.values) for block in blocks)
-      x, (keys, values) = self.layers(x, rotary, stacked, reach)
+      x, (keys, values) = self.layers(x, rotary, stacked, reach, segments)
     else:
       pairs = []
       for i, layer in enumerate(self.layers):
         at_layer = lambda block: (block.keys[i], block.values[i])
         own = cache and (*at_layer(cache), cache.lengths)
-        x, pair = layer(x, rotary, tuple(map(at_layer, blocks)), reach, own)
+        x, pair = layer(x, rotary, tuple(map(at_layer, blocks)), reach,
+                        segments, own)
         pairs.append(pair)
       keys, values = zip(*pairs)
     if self.is_initializing():
@@ -195,12 +199,12 @@ class Layer(nn.Module):
   constrain: Constrain
 
   @nn.compact
-  def __call__(self, x, rotary, blocks, reach, cache=None):
+  def __call__(self, x, rotary, blocks, reach, segments=None, cache=None):
     epsilon = self.config.norm_epsilon
     attention, keys, values = Attention(
         self.config, self.decoding, self.constrain, name='attention')(
             RMSNorm(epsilon, name='attention_norm')(x), rotary, blocks, reach,
-            cache)
+            segments, cache)
     x = x + attention
     x = x + MLP(self.config, self.decoding, self.constrain, name='mlp')(
         RMSNorm(epsilon, name='mlp_norm')(x))
@@ -215,7 +219,7 @@ class Attention(nn.Module):
   constrain: Constrain
 
   @nn.compact
-  def __call__(self, x, rotary, blocks, reach, cache=None):
+  def __call__(self, x, rotary, blocks, reach, segments=None, cache=None):
     c = self.config
     rows, length, _ = x.shape
     def project(name, heads, axis):
@@ -234,7 +238,7 @@ class Attention(nn.Module):
     query, key = _rotate(query, rotary), _rotate(key, rotary)
     query = self.constrain(query, ('batch', 'heads', 'length', None))
     if cache is None:
-      own = attention_lib.own_part(query, key, value)
+      own = attention_lib.own_part(query, key, value, segments)
     else:
       key, value = attention_lib.write(cache, key, value)
       own = attention_lib.block_part(query, key, value, cache[-1] + 1)

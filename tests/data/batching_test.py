@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 
 from rlclip.data import batching
-from rlclip.types import Completion, Prompt
+from rlclip.types import Batch, Completion, Prompt
 
 NAN = np.nan
 
@@ -101,3 +101,38 @@ def test_empty_groups_weigh_nothing():
   np.testing.assert_array_equal(batch.prompt_lengths, [2, 1, 1, 1])
   np.testing.assert_array_equal(batch.mask[:4], make().mask)
   assert batching.pad_groups(batch, 2) is batch
+
+
+@pytest.mark.parametrize('num_parts', [1, 2])
+def test_packing_has_every_token_once_in_a_row_of_its_group(num_parts):
+  rng = np.random.default_rng(0)
+  prompts, group, size = 6, 8, 16
+  rows = prompts * group
+  lengths = np.minimum(rng.geometric(0.2, rows), size)
+  lengths[3] = 0
+  batch = Batch(**{
+      field: np.zeros(rows) for field in Batch._fields[:-1]})._replace(
+          prompts=np.zeros((prompts, 4)), completions=np.zeros((rows, size)),
+          mask=np.arange(size) < lengths[:, None])
+  packing = batching.pack(batch, num_parts).packing
+  part_rows, height = rows // num_parts, len(packing.source) // num_parts
+  for part in range(num_parts):
+    source = packing.source[part * height:][:height]
+    first = packing.first[part * part_rows:][:part_rows]
+    wanted = lengths[part * part_rows:][:part_rows]
+    held = source[source < part_rows * size]
+    expected = np.concatenate(
+        [n * size + np.arange(k) for n, k in enumerate(wanted)])
+    np.testing.assert_array_equal(np.sort(held), expected)
+    members = packing.rows[part * prompts // num_parts:][:prompts // num_parts]
+    places = packing.places[part * height:][:height]
+    for n, k in enumerate(wanted):
+      slots = first[n] + np.arange(k)
+      np.testing.assert_array_equal(
+          source.reshape(-1)[slots], n * size + np.arange(k))
+      if k:
+        row = first[n] // size
+        assert slots[-1] // size == row
+        assert places[row] // members.shape[1] == n // group
+        assert members.reshape(-1)[places[row]] == row
+  assert packing.source.size < 0.7 * rows * size
