@@ -3,6 +3,7 @@ r"""Measures parts of a step: python -m experiments.bench --item=tiny.
   --item=losses         every rule's loss against an update of --config
   --item=tiny, small    rollout, log-probs, update and whole iterations of one
                         fixed shape; small is SmolLM2-135M's
+  --item=machine        products by dtype, and memory bandwidth
   --item=tails          continuous against static batching, lengths that
                         differ much
 

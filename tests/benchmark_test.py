@@ -5,7 +5,7 @@ import pytest
 
 from configs import tiny
 from rlclip import config
-from rlclip.benchmark import losses
+from rlclip.benchmark import losses, machine
 
 _NAMES = ('atr_grpo', 'gapo', 'icepop')  # which read no more, rewards, old
 
@@ -37,3 +37,10 @@ def test_no_rule_adds_a_compilation(result):
 
 def test_a_result_is_json(result):
   assert json.loads(json.dumps(result)) == result
+
+
+def test_the_machines_rates_follow_from_the_best_time():
+  product = machine.product_rate('float32', 64, repeats=2)
+  assert product['flops_s'] == pytest.approx(2 * 64**3 / product['min_s'])
+  moved = machine.bandwidth(1 << 16, repeats=2)
+  assert moved['bytes_s'] == pytest.approx(2 * (1 << 16) / moved['min_s'])

@@ -5,8 +5,9 @@ the wall clock stretches long work more than short; the processor time of the
 process does not, and says nothing of an accelerator: both are there.
 """
 # Importing an item's module is what registers it.
-from rlclip.benchmark import losses, tails, workload
+from rlclip.benchmark import losses, machine, tails, workload
 from rlclip.benchmark.measure import Item, ITEMS, Options, Result
 
 __all__ = [
-    'Item', 'ITEMS', 'Options', 'Result', 'losses', 'tails', 'workload']
+    'Item', 'ITEMS', 'Options', 'Result', 'losses', 'machine', 'tails',
+    'workload']

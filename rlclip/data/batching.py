@@ -11,7 +11,7 @@ from rlclip.types import Batch, Completion, Packing, Prompt
 # Fields of Batch that stand once a prompt; all others stand once a row.
 _BY_PROMPT = ('prompts', 'prompt_lengths')
 _FIELDS = tuple(f for f in Batch._fields if f != 'packing')
-_ROW_COUNTS = 8  # numbers of packed rows that there may be: compilations
+_ROW_COUNTS = 16  # numbers of packed rows that there may be: compilations
 
 
 def make_batch(
