@@ -21,13 +21,19 @@ def main(argv):
   if len(argv) > 1:
     raise app.UsageError(f'Unknown arguments: {argv[1:]}.')
   logging.set_verbosity(logging.WARNING)
+  from rlclip import distributed
+  with distributed.joined(**_CONFIG.value.distributed):
+    _examine()
+
+
+def _examine():
   import jax
   import rich.console
   import rich.table
 
-  from rlclip import assembly, config, diagnose, workdir
+  from rlclip import assembly, config, diagnose, distributed, workdir
   from rlclip.data import report
-  console = rich.console.Console()
+  console = rich.console.Console(quiet=not distributed.is_primary())
   for name, version in workdir.versions().items():
     console.print(f'{name:18} {version}', highlight=False)
   for device in jax.devices():
@@ -47,11 +53,12 @@ def main(argv):
   sizes = dict(parts.partitioner.mesh.shape)
   console.print(f'mesh               {sizes}', highlight=False)
 
-  table = rich.table.Table('shape', 'axes', 'mesh axes', 'MiB a device')
+  table = rich.table.Table(
+      'shape', 'axes', 'mesh axes', 'a device', 'MiB a device')
   table.columns.insert(0, rich.table.Column('parameter', overflow='fold'))
   for row in diagnose.parameters(parts):
     table.add_row(row.name, str(row.shape), str(row.axes), row.placement,
-                  f'{row.megabytes_per_device:.2f}')
+                  str(row.shard), f'{row.megabytes_per_device:.2f}')
   console.print(table)
   console.print(f'{parts.model.config.num_params:,} parameters')
 

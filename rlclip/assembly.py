@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 from rlclip import checkpoint
 from rlclip import config as config_lib
-from rlclip import evaluate
+from rlclip import distributed, evaluate
 from rlclip import learner as learner_lib
 from rlclip import losses, partitioning, rollouts, workdir
 from rlclip.data import report, tasks
@@ -18,7 +18,7 @@ from rlclip.models import config as model_config
 from rlclip.models import huggingface, transformer
 from rlclip.rewards import extraction, golds
 from rlclip.rewards import pool as pool_lib
-from rlclip.rewards import shaping
+from rlclip.rewards import shaping, shared
 from rlclip.sampler import engine, fleet, hosts, remote
 from rlclip.types import Params, Prompt, Sampler, SamplingSpec, TrainState
 
@@ -58,6 +58,7 @@ def build(experiment: config_lib.Experiment) -> Parts:
         tests=functools.partial(_test_examples, e, task))
   architecture = _architecture(e, tokenizer)
   mesh = partitioning.make(e.mesh.data, e.mesh.fsdp, e.mesh.tensor)
+  _check_mesh(e, mesh)
   dtype = jnp.dtype(e.model.dtype)
   model = transformer.make(
       architecture, dtype=dtype, remat=e.model.remat,
@@ -145,6 +146,14 @@ def pool(experiment: config_lib.Experiment, reward: str,
       {reward: 1.0, **{name: float(weight) for name, _, weight in others}},
       num_workers=r.num_workers, deadline_s=r.deadline,
       on_failure=r.on_failure)
+
+
+def for_all(pool: pool_lib.Pool) -> pool_lib.Pool | shared.SharedPool:
+  """A pool that scores for all processes, to be asked by all of them alike."""
+  if not distributed.several():
+    return pool
+  return shared.SharedPool(
+      pool, jax.process_index(), jax.process_count(), distributed.exchange)
 
 
 def penalty(experiment: config_lib.Experiment):
@@ -285,24 +294,31 @@ def evaluate_task(
 
 def _local(experiment, architecture, tokenizer, mesh) -> Sampler:
   """The engine; with several processes one in each, on its own devices."""
-  e = experiment
-  several = jax.process_count() > 1
-  if several:
-    mesh = partitioning.make(data=-1, devices=jax.local_devices())
+  e, count = experiment, jax.process_count()
+  own_mesh = partitioning.within_process(mesh) if count > 1 else mesh
   own = engine.Engine(
-      architecture, seed=e.seed, num_slots=e.num_slots,
+      architecture, seed=e.seed, num_slots=-(-e.num_slots // count),
       max_prompt=e.rollout.prompt_length,
       max_tokens=e.rollout.completion_length,
       steps_per_round=e.rollout.steps_per_round,
-      dtype=jnp.dtype(e.model.dtype), constrain=mesh.constrain,
+      dtype=jnp.dtype(e.model.dtype), constrain=own_mesh.constrain,
       decode=tokenizer.decode)
-  return hosts.Hosts(own) if several else own
+  if count == 1:
+    return own
+  model = transformer.make(architecture)
+  return hosts.Hosts(own, own_mesh.tree_shardings(
+      model.axes, jax.eval_shape(model.init, jax.random.key(0))))
 
 
 def _remote(experiment, architecture, tokenizer, mesh) -> Sampler:
   """Waits for the servers, and refuses those that do not fit."""
   del mesh
   e, s = experiment, experiment.sampler
+  if distributed.several():
+    raise ValueError(
+        f'config.sampler.kind must be local in a run of '
+        f'{jax.process_count()} processes, got {s.kind}: each would write the '
+        f'weights of its own. Run one process, or set it to local.')
   if e.model.path:
     tokenizer_dir = huggingface.fetch(e.model.path)
   else:
@@ -342,6 +358,24 @@ def _test_examples(experiment, task):
   return {
       name: some[:max(asked, _TESTS) if asked else len(some)]
       for name, some in found.items()}
+
+
+def _check_mesh(experiment, mesh):
+  """Stops where batches or a sampler would not fit the devices."""
+  e, u, p = experiment, experiment.learner, experiment.distributed
+  if e.num_steps:
+    mesh.check_rows(
+        'A micro-batch (rollout.num_prompts / learner.num_mini_batches / '
+        'learner.num_micro_batches)', e.rollout.num_prompts
+        // (u.num_mini_batches * u.num_micro_batches), e.rollout.group_size)
+  if e.warm_start.num_steps:
+    mesh.check_rows(
+        'A batch of the warm start (warm_start.batch_size)',
+        e.warm_start.batch_size, 1)
+  if p.coordinator and not jax.distributed.is_initialized():
+    raise ValueError(
+        f'config.distributed.coordinator is {p.coordinator}, but this program '
+        f'is one process by itself. Leave it empty.')
 
 
 def _architecture(experiment, tokenizer) -> model_config.ModelConfig:

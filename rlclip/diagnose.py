@@ -17,6 +17,7 @@ class Parameter(NamedTuple):
   shape: tuple[int, ...]
   axes: tuple[str | None, ...]
   placement: str  # mesh axes a dimension, '-' for whole
+  shard: tuple[int, ...]  # what one device holds
   megabytes_per_device: float
 
 
@@ -44,7 +45,7 @@ def parameters(parts: assembly.Parts) -> list[Parameter]:
     rows.append(Parameter(
         '/'.join(key.key for key in path), leaf.shape, axes,
         ', '.join('-' if entry is None else str(entry) for entry in spec),
-        np.prod(shard) * leaf.dtype.itemsize / 2**20))
+        shard, np.prod(shard) * leaf.dtype.itemsize / 2**20))
   return rows
 
 
