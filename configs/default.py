@@ -117,7 +117,7 @@ def get_config():
   h.tensor = 1  # ways to cut heads, mlp and vocabulary
 
   c.distributed = p = config_dict.ConfigDict()  # several processes, one run
-  p.coordinator = ''  # '': one process; auto: as TPU pod or Slurm say; host:port
+  p.coordinator = ''  # host:port of process 0; auto asks the cluster; '': alone
   p.num_processes = 0  # of the run; 0 with auto
   p.process_id = -1  # of this one, from 0; -1 with auto
   p.start_timeout = 300  # seconds that processes wait for one another

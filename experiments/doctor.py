@@ -29,7 +29,6 @@ def main(argv):
 def _examine():
   import jax
   import rich.console
-  import rich.table
 
   from rlclip import assembly, config, diagnose, distributed, workdir
   from rlclip.data import report
@@ -53,13 +52,7 @@ def _examine():
   sizes = dict(parts.partitioner.mesh.shape)
   console.print(f'mesh               {sizes}', highlight=False)
 
-  table = rich.table.Table(
-      'shape', 'axes', 'mesh axes', 'a device', 'MiB a device')
-  table.columns.insert(0, rich.table.Column('parameter', overflow='fold'))
-  for row in diagnose.parameters(parts):
-    table.add_row(row.name, str(row.shape), str(row.axes), row.placement,
-                  str(row.shard), f'{row.megabytes_per_device:.2f}')
-  console.print(table)
+  console.print(diagnose.parameter_table(parts))
   console.print(f'{parts.model.config.num_params:,} parameters')
 
   with assembly.pool(experiment, parts.task.reward) as workers:

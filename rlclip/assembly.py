@@ -11,7 +11,7 @@ from rlclip import checkpoint
 from rlclip import config as config_lib
 from rlclip import distributed, evaluate
 from rlclip import learner as learner_lib
-from rlclip import losses, partitioning, rollouts, workdir
+from rlclip import losses, machine_checks, partitioning, rollouts, workdir
 from rlclip.data import report, tasks
 from rlclip.data import tokenizer as tokenizer_lib
 from rlclip.models import config as model_config
@@ -58,7 +58,7 @@ def build(experiment: config_lib.Experiment) -> Parts:
         tests=functools.partial(_test_examples, e, task))
   architecture = _architecture(e, tokenizer)
   mesh = partitioning.make(e.mesh.data, e.mesh.fsdp, e.mesh.tensor)
-  _check_mesh(e, mesh)
+  machine_checks.check(e, mesh.num_batch_shards)
   dtype = jnp.dtype(e.model.dtype)
   model = transformer.make(
       architecture, dtype=dtype, remat=e.model.remat,
@@ -358,24 +358,6 @@ def _test_examples(experiment, task):
   return {
       name: some[:max(asked, _TESTS) if asked else len(some)]
       for name, some in found.items()}
-
-
-def _check_mesh(experiment, mesh):
-  """Stops where batches or a sampler would not fit the devices."""
-  e, u, p = experiment, experiment.learner, experiment.distributed
-  if e.num_steps:
-    mesh.check_rows(
-        'A micro-batch (rollout.num_prompts / learner.num_mini_batches / '
-        'learner.num_micro_batches)', e.rollout.num_prompts
-        // (u.num_mini_batches * u.num_micro_batches), e.rollout.group_size)
-  if e.warm_start.num_steps:
-    mesh.check_rows(
-        'A batch of the warm start (warm_start.batch_size)',
-        e.warm_start.batch_size, 1)
-  if p.coordinator and not jax.distributed.is_initialized():
-    raise ValueError(
-        f'config.distributed.coordinator is {p.coordinator}, but this program '
-        f'is one process by itself. Leave it empty.')
 
 
 def _architecture(experiment, tokenizer) -> model_config.ModelConfig:

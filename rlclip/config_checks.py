@@ -185,9 +185,6 @@ def _staleness_rules(e):
       (stale <= 0 or not whole, 'rollout.max_staleness',
        '0 where the rule reads whole distributions of the policy that sampled: '
        "only the learner's weights at the batch's start are at hand", stale),
-      (stale <= 0 or not e.distributed.coordinator, 'rollout.max_staleness',
-       '0 with several processes, whose threads would hand work to the '
-       'devices in orders that differ', stale),
   )
 
 

@@ -3,6 +3,7 @@ from typing import NamedTuple
 
 import jax
 import numpy as np
+import rich.table
 
 from rlclip import advantages, assembly, rollouts
 from rlclip.data import batching
@@ -47,6 +48,18 @@ def parameters(parts: assembly.Parts) -> list[Parameter]:
         ', '.join('-' if entry is None else str(entry) for entry in spec),
         shard, np.prod(shard) * leaf.dtype.itemsize / 2**20))
   return rows
+
+
+def parameter_table(parts: assembly.Parts) -> rich.table.Table:
+  """`parameters`, to be shown: a row each, and what a device holds of it."""
+  table = rich.table.Table(
+      rich.table.Column('parameter', overflow='fold'), 'shape', 'axes',
+      'mesh axes', 'a device', 'MiB a device')
+  for row in parameters(parts):
+    table.add_row(
+        row.name, str(row.shape), str(row.axes), row.placement,
+        str(row.shard), f'{row.megabytes_per_device:.2f}')
+  return table
 
 
 def agreement(parts: assembly.Parts, params: Params) -> Agreement:

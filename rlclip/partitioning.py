@@ -64,30 +64,6 @@ class Partitioner:
       entries.append(target if divides else None)
     return PartitionSpec(*entries)
 
-  def check_rows(self, name: str, prompts: int, group_size: int) -> None:
-    """Stops where rows cannot be spread evenly over the batch axes.
-
-    Args:
-      name: what they are, for the message.
-      prompts: computed at once.
-      group_size: rows a prompt.
-
-    Raises:
-      ValueError: with the nearest numbers that would do.
-    """
-    shards, rows = self.num_batch_shards, prompts * group_size
-    if rows % shards == 0:
-      return
-    step = shards // math.gcd(shards, group_size)
-    nearest = [n for n in (prompts // step * step, -(-prompts // step) * step)
-               if n]
-    fitting = [n for n in range(1, rows + 1) if rows % n == 0 and n <= shards]
-    raise ValueError(
-        f'{name} has {rows} rows at once ({prompts} prompts x {group_size}), '
-        f'which the {shards} devices of the mesh axes data and fsdp do not '
-        f'divide. Make it {" or ".join(map(str, nearest))} prompts at once, '
-        f'or data x fsdp one of {fitting}, with tensor taking the rest.')
-
   def sharding(self, axes, shape) -> NamedSharding:
     """NamedSharding of an array with these logical axes."""
     return NamedSharding(self.mesh, self.spec(axes, shape))

@@ -52,7 +52,10 @@ def train(experiment: config_lib.Experiment, path: str | os.PathLike, *,
     NonfiniteGradient: with the step, and where the last good checkpoint is.
     ValueError: where experiment, data or folder do not fit one another.
   """
-  _require_same(experiment)
+  config = config_lib.as_dict(experiment)
+  distributed.require_same(
+      workdir.flatten({'config': {**config, 'distributed': {}},
+                       'packages': workdir.packages()}), 'config and packages')
   if distributed.is_primary():
     for name, size in experiment.sizes().items():
       print(f'{name:26} {size:>12,}')
@@ -62,8 +65,7 @@ def train(experiment: config_lib.Experiment, path: str | os.PathLike, *,
           or experiment.rollout.max_staleness)
   fixed = {'num_steps'} if ends else {}
   may_differ = [key for key in workdir.MAY_DIFFER if key not in fixed]
-  with workdir.open_run(path, config_lib.as_dict(experiment),
-                        may_differ=may_differ,
+  with workdir.open_run(path, config, may_differ=may_differ,
                         is_primary=distributed.is_primary()) as folder:
     distributed.exchange('opened')  # by process 0, before others look
     workdir.require_seen(folder)
@@ -75,14 +77,6 @@ def train(experiment: config_lib.Experiment, path: str | os.PathLike, *,
       run.loop()
       run.finish()
       return run.last
-
-
-def _require_same(experiment):
-  """Stops where the processes of a run do not have one config."""
-  config = {**config_lib.as_dict(experiment), 'distributed': {}}
-  distributed.require_same(
-      workdir.flatten({'config': config, 'version': workdir.packages()}),
-      'config and packages')
 
 
 class _Run:

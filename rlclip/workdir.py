@@ -25,8 +25,8 @@ from typing import Any, Iterator, Mapping, Sequence
 # how long it runs and what it shows, but not what a step computes. `mesh.*`
 # and `model.remat` keep the mathematics and change the order of sums.
 MAY_DIFFER = (
-    'num_steps', 'mesh.*', 'distributed.*', 'evaluation.*', 'checkpoint.*', 'logging.*',
-    'model.remat', 'reward.num_workers', 'rollout.num_slots',
+    'num_steps', 'mesh.*', 'distributed.*', 'evaluation.*', 'checkpoint.*',
+    'logging.*', 'model.remat', 'reward.num_workers', 'rollout.num_slots',
     'rollout.prompt_length', 'rollout.steps_per_round', 'task.data_dir',
     'learner.logits_chunk', 'sampler.urls', 'sampler.weights_folder',
     'sampler.in_flight', 'sampler.timeout', 'sampler.reload_timeout',

@@ -19,7 +19,8 @@ import numpy as np
 import orbax.checkpoint as ocp
 import pytest
 
-from rlclip import distributed, metrics
+from rlclip import distributed
+from rlclip import metrics as metrics_lib
 from rlclip.data import bank
 
 _ROOT = pathlib.Path(__file__).parents[1]
@@ -31,8 +32,8 @@ _FLAGS = [f'--config.{flag}' for flag in (
     'model.architecture.intermediate_size=32', 'warm_start.num_steps=20',
     'warm_start.batch_size=16', 'rollout.num_prompts=4',
     'learner.num_mini_batches=1', 'evaluation.num_problems=6',
-    'rollout.completion_length=8', 'mesh.fsdp=2', 'reward.also=length_deviation=0.1',
-    'algorithm.anchor=old', 'algorithm.entropy_bonus=0.1',
+    'rollout.completion_length=8', 'mesh.fsdp=2', 'algorithm.anchor=old',
+    'algorithm.entropy_bonus=0.1', 'reward.also=length_deviation=0.1',
     # Else Adam makes of rounding, where a gradient is next to nothing, a
     # whole step.
     'optimizer.epsilon=0.001')]
@@ -85,7 +86,7 @@ def wait_for(folder, step, processes):
   path = folder / 'metrics.jsonl'
   begun = time.monotonic()
   while time.monotonic() - begun < _SECONDS:
-    if any(line['step'] >= step for line in metrics.read(path)):
+    if any(line['step'] >= step for line in metrics_lib.read(path)):
       return
     assert all(p.poll() is None for p in processes), finish(processes)
     time.sleep(0.01)
@@ -117,6 +118,12 @@ def alone(begun, cache, tmp_path_factory):
   return folder
 
 
+def metrics(folder):
+  """Those that do not depend on the machine and the moment."""
+  return [{k: v for k, v in line.items() if metrics_lib.is_deterministic(k)}
+          for line in metrics_lib.read(folder / 'metrics.jsonl')]
+
+
 def state(folder, step=4):
   with ocp.StandardCheckpointer() as reader:
     return [reader.restore(folder / 'checkpoints' / str(step) / item)
@@ -128,12 +135,10 @@ def assert_same_run(folder, other):
   for a, b in zip(jax.tree.leaves(state(folder)), jax.tree.leaves(state(other)),
                   strict=True):
     np.testing.assert_allclose(a, b, rtol=0, atol=1e-5)
-  lines, others = (metrics.read(f / 'metrics.jsonl') for f in (folder, other))
+  lines, expected = metrics(folder), metrics(other)
   assert [line['step'] for line in lines] == [0, 1, 2, 3, 4]
-  for line, expected in zip(lines, others, strict=True):
-    expected = {k: v for k, v in expected.items() if metrics.is_deterministic(k)}
-    found = {k: line[k] for k in line if metrics.is_deterministic(k)}
-    assert found == pytest.approx(expected, rel=1e-4, abs=1e-5)
+  for line, other_line in zip(lines, expected, strict=True):
+    assert line == pytest.approx(other_line, rel=1e-4, abs=1e-5)
   rows = [
       [(row['request_id'], tuple(row['tokens']), row['reward'])
        for row in bank.read(f / 'rollouts').to_pylist()]
@@ -145,7 +150,7 @@ def assert_same_run(folder, other):
 
 
 def test_the_run_to_compare_with_learns_from_rewards(alone):
-  lines = metrics.read(alone / 'metrics.jsonl')[1:]
+  lines = metrics(alone)[1:]
   assert all(line['grad_norm'] > 1e-3 for line in lines)
   assert all(line['reward_std'] > 0 for line in lines)
 
@@ -271,7 +276,8 @@ def test_alone_nothing_is_joined_or_exchanged():
 @pytest.mark.parametrize('settings, message', [
     (dict(coordinator='node0'), r'coordinator must be .*host:port, got .node0'),
     (dict(coordinator='node0:12'), 'num_processes must be 1 or more'),
-    (dict(coordinator='node0:12', num_processes=2), 'process_id must be 0 to 1'),
+    (dict(coordinator='node0:12', num_processes=2),
+     'process_id must be 0 to 1, another in each process, got -1'),
     (dict(coordinator='node0:12', num_processes=2, process_id=2),
      'process_id must be 0 to 1, another in each process, got 2'),
     (dict(coordinator='auto', num_processes=2), 'num_processes must be 0'),

@@ -35,6 +35,7 @@ MAY_IMPORT = {
     'models': {'divergences', 'types', 'registry'},
     'partitioning': {'types'},
     'distributed': set(),
+    'machine_checks': set(),
     # The registry: kinds of inference servers are chosen by name.
     'sampler': {'distributed', 'models', 'types', 'registry'},
     'learner': {'losses', 'models', 'partitioning', 'types'},
