@@ -48,7 +48,8 @@ def free_address():
 def start(commands, cache, *, devices):
   """Starts processes with so many devices each."""
   env = {**os.environ, 'JAX_PLATFORMS': 'cpu', 'XLA_FLAGS':
-         f'--xla_force_host_platform_device_count={devices}',
+         f'--xla_force_host_platform_device_count={devices} '
+         '--xla_backend_optimization_level=0',  # compiles faster
          'JAX_COMPILATION_CACHE_DIR': str(cache),
          'JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS': '0'}
   return [
@@ -125,9 +126,17 @@ def metrics(folder):
 
 
 def state(folder, step=4):
-  with ocp.StandardCheckpointer() as reader:
-    return [reader.restore(folder / 'checkpoints' / str(step) / item)
-            for item in ('params', 'optimizer')]
+  """Parameters and optimizer, whatever devices they were saved from."""
+  found = []
+  with ocp.Checkpointer(ocp.PyTreeCheckpointHandler()) as reader:
+    for item in ('params', 'optimizer'):
+      path = folder / 'checkpoints' / str(step) / item
+      whole = jax.tree.map(
+          lambda _: ocp.RestoreArgs(restore_type=np.ndarray),
+          reader.metadata(path).item_metadata.tree)
+      found.append(reader.restore(
+          path, ocp.args.PyTreeRestore(restore_args=whole)))
+  return found
 
 
 def assert_same_run(folder, other):
