@@ -45,18 +45,18 @@ def free_address():
     return f'localhost:{free.getsockname()[1]}'
 
 
-def start(commands, cache, *, devices):
+def start(commands, cache, *, devices, environments=None):
   """Starts processes with so many devices each."""
-  env = {**os.environ, 'JAX_PLATFORMS': 'cpu', 'XLA_FLAGS':
+  base = {**os.environ, 'JAX_PLATFORMS': 'cpu', 'XLA_FLAGS':
          f'--xla_force_host_platform_device_count={devices} '
          '--xla_backend_optimization_level=0',  # compiles faster
          'JAX_COMPILATION_CACHE_DIR': str(cache),
          'JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS': '0'}
   return [
       subprocess.Popen(
-          [sys.executable, *command], cwd=_ROOT, env=env, text=True,
-          stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-      for command in commands]
+          [sys.executable, *command], cwd=_ROOT, env={**base, **own},
+          text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+      for command, own in zip(commands, environments or [{}] * len(commands))]
 
 
 def train(folder, cache, *flags, count):
@@ -314,3 +314,19 @@ def test_auto_without_a_cluster_says_what_to_give(cache):
       ['-c', 'from rlclip import distributed\n'
        'with distributed.joined("auto"):  pass']], cache, devices=1))
   assert code == 1 and 'Give coordinator as host:port' in output, output
+
+
+def test_auto_takes_slurms_word(cache):
+  # JAX makes a port of the job's number: 2^12 of them end at 65535.
+  job = str(os.getpid())
+  names = {'SLURM_JOB_ID': job, 'SLURM_STEP_NODELIST': 'localhost',
+           'SLURM_NTASKS': '2'}
+  found = finish(start(
+      [['-c', 'from rlclip import distributed\n'
+        'with distributed.joined("auto", start_timeout=60):\n'
+        f'  print(distributed.exchange({i}), distributed.is_primary())']
+       for i in range(2)], cache, devices=1, environments=[
+           {**names, 'SLURM_PROCID': str(i), 'SLURM_LOCALID': str(i)}
+           for i in range(2)]))
+  for i, (code, output) in enumerate(found):
+    assert code == 0 and f'[0, 1] {i == 0}' in output, output
