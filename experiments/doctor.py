@@ -46,12 +46,12 @@ def _examine():
   try:
     experiment = config.resolve(_CONFIG.value)
     parts = assembly.build(experiment)
+    assembly.check_rows(parts)
     params = assembly.initial_params(parts)
   except (ValueError, OSError) as error:
     sys.exit(f'{type(error).__name__}: {error}')
   sizes = dict(parts.partitioner.mesh.shape)
   console.print(f'mesh               {sizes}', highlight=False)
-
   console.print(diagnose.parameter_table(parts))
   console.print(f'{parts.model.config.num_params:,} parameters')
 

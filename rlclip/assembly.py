@@ -58,7 +58,7 @@ def build(experiment: config_lib.Experiment) -> Parts:
         tests=functools.partial(_test_examples, e, task))
   architecture = _architecture(e, tokenizer)
   mesh = partitioning.make(e.mesh.data, e.mesh.fsdp, e.mesh.tensor)
-  machine_checks.check(e, mesh.num_batch_shards)
+  machine_checks.check_processes(e)
   dtype = jnp.dtype(e.model.dtype)
   model = transformer.make(
       architecture, dtype=dtype, remat=e.model.remat,
@@ -228,6 +228,12 @@ def _first_met(task, count, seed) -> list[int]:
   # A mixture meets its small parts' rows several times.
   return list(dict.fromkeys(
       tasks.indices_at(task, 0, count, seed=seed).tolist()))
+
+
+def check_rows(parts: Parts) -> None:
+  """Stops where the mesh cannot share a batch evenly; see machine_checks."""
+  machine_checks.check_rows(
+      parts.experiment, parts.partitioner.num_batch_shards)
 
 
 def check_lengths(reports: Sequence[report.Report]) -> None:

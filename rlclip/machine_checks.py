@@ -4,17 +4,28 @@ import math
 import jax
 
 
-def check(e, num_shards: int) -> None:
-  """Stops where an experiment does not fit the machine.
+def check_processes(e) -> None:
+  """Stops where a program that is one process is told of others.
+
+  Raises:
+    ValueError: it is.
+  """
+  coordinator = e.distributed.coordinator
+  if coordinator and not jax.distributed.is_initialized():
+    raise ValueError(
+        f'config.distributed.coordinator must be empty in a program that is '
+        f'one process by itself, got {coordinator!r}.')
+
+
+def check_rows(e, num_shards: int) -> None:
+  """Stops where devices would not share the rows of an update evenly.
 
   Args:
     e: a config.Experiment.
     num_shards: ways in which the mesh cuts rows: data x fsdp.
 
   Raises:
-    ValueError: rows that the devices cannot share evenly, with the nearest
-      numbers that they can; settings for several processes in a program that
-      runs in one.
+    ValueError: with the nearest numbers that would do.
   """
   u, r, w = e.learner, e.rollout, e.warm_start
   parts = u.num_mini_batches * u.num_micro_batches
@@ -25,11 +36,6 @@ def check(e, num_shards: int) -> None:
         num_shards)
   if w.num_steps:
     _check_rows('warm_start.batch_size', w.batch_size, 1, num_shards)
-  coordinator = e.distributed.coordinator
-  if coordinator and not jax.distributed.is_initialized():
-    raise ValueError(
-        f'config.distributed.coordinator must be empty in a program that is '
-        f'one process by itself, got {coordinator!r}.')
 
 
 def _check_rows(key, num_prompts, group_size, num_shards):

@@ -53,9 +53,8 @@ def train(experiment: config_lib.Experiment, path: str | os.PathLike, *,
     ValueError: where experiment, data or folder do not fit one another.
   """
   config = config_lib.as_dict(experiment)
-  distributed.require_same(
-      workdir.flatten({'config': {**config, 'distributed': {}},
-                       'packages': workdir.packages()}), 'config and packages')
+  shared = {**config, 'distributed': {}, 'packages': workdir.packages()}
+  distributed.require_same(workdir.flatten(shared), 'config and packages')
   if distributed.is_primary():
     for name, size in experiment.sizes().items():
       print(f'{name:26} {size:>12,}')
@@ -72,6 +71,7 @@ def train(experiment: config_lib.Experiment, path: str | os.PathLike, *,
     for warning in config_checks.warnings(experiment):
       _log.warning('%s', warning)
     parts = assembly.build(experiment)
+    assembly.check_rows(parts)
     with _Run(parts, folder, in_thread) as run:
       run.start()
       run.loop()

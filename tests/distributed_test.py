@@ -47,11 +47,12 @@ def free_address():
 
 def start(commands, cache, *, devices, environments=None):
   """Starts processes with so many devices each."""
-  base = {**os.environ, 'JAX_PLATFORMS': 'cpu', 'XLA_FLAGS':
-         f'--xla_force_host_platform_device_count={devices} '
-         '--xla_backend_optimization_level=0',  # compiles faster
-         'JAX_COMPILATION_CACHE_DIR': str(cache),
-         'JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS': '0'}
+  base = {
+      **os.environ, 'JAX_PLATFORMS': 'cpu',
+      'XLA_FLAGS': f'--xla_force_host_platform_device_count={devices} '
+                   '--xla_backend_optimization_level=0',  # compiles faster
+      'JAX_COMPILATION_CACHE_DIR': str(cache),
+      'JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS': '0'}
   return [
       subprocess.Popen(
           [sys.executable, *command], cwd=_ROOT, env={**base, **own},

@@ -2,7 +2,7 @@
 import pytest
 
 from configs import tiny
-from rlclip import assembly, config, machine_checks
+from rlclip import assembly, config, machine_checks, train
 
 
 def experiment(**changes):
@@ -15,7 +15,7 @@ def experiment(**changes):
 
 @pytest.mark.parametrize('num_shards', [1, 2, 4, 8, 16])
 def test_rows_that_devices_share_evenly_pass(num_shards):
-  machine_checks.check(experiment(), num_shards)  # 16 at once
+  machine_checks.check_rows(experiment(), num_shards)  # 16 at once
 
 
 @pytest.mark.parametrize('num_shards, changes, expected', [
@@ -30,17 +30,21 @@ def test_rows_that_devices_share_evenly_pass(num_shards):
      'config.warm_start.batch_size must give rows that the 8 parts')])
 def test_rows_that_they_cannot_are_refused(num_shards, changes, expected):
   with pytest.raises(ValueError) as error:
-    machine_checks.check(experiment(**changes), num_shards)
+    machine_checks.check_rows(experiment(**changes), num_shards)
   assert expected in str(error.value)
 
 
 def test_what_is_not_trained_is_not_checked():
-  machine_checks.check(experiment(num_steps=0), 7)
+  machine_checks.check_rows(experiment(num_steps=0), 7)
 
 
-def test_a_run_is_refused_before_any_work():
+def test_a_run_is_refused_before_any_work(tmp_path):
   e = experiment(rollout__num_prompts=6, rollout__group_size=2)
   with pytest.raises(ValueError, match='Make it 4, or data x fsdp 1 or 2 or 3'):
-    assembly.build(e)  # 6 rows at once on 8 devices
+    train.train(e, tmp_path)  # 6 rows at once on 8 devices
+  assert not (tmp_path / 'checkpoints').exists()
+
+
+def test_settings_of_several_processes_are_refused_in_one():
   with pytest.raises(ValueError, match='must be empty in a program that is'):
     assembly.build(experiment(distributed__coordinator='auto'))
