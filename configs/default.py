@@ -118,6 +118,13 @@ def get_config():
   h.fsdp = 1  # ways to cut batch and parameters
   h.tensor = 1  # ways to cut heads, mlp and vocabulary
 
+  c.distributed = p = config_dict.ConfigDict()  # several processes, one run
+  p.coordinator = ''  # host:port of process 0; auto asks the cluster; '': alone
+  p.num_processes = 0  # of the run; 0 with auto
+  p.process_id = -1  # of this one, from 0; -1 with auto
+  p.start_timeout = 300  # seconds that processes wait for one another
+  p.heartbeat_timeout = 100  # seconds until a silent one is taken for dead
+
   c.reward = d = config_dict.ConfigDict()
   d.num_workers = 1  # verifier processes
   d.deadline = 5.0  # seconds an answer

@@ -21,13 +21,18 @@ def main(argv):
   if len(argv) > 1:
     raise app.UsageError(f'Unknown arguments: {argv[1:]}.')
   logging.set_verbosity(logging.WARNING)
+  from rlclip import distributed
+  with distributed.joined(**_CONFIG.value.distributed):
+    _examine()
+
+
+def _examine():
   import jax
   import rich.console
-  import rich.table
 
-  from rlclip import assembly, config, diagnose, workdir
+  from rlclip import assembly, config, diagnose, distributed, workdir
   from rlclip.data import report
-  console = rich.console.Console()
+  console = rich.console.Console(quiet=not distributed.is_primary())
   for name, version in workdir.versions().items():
     console.print(f'{name:18} {version}', highlight=False)
   for device in jax.devices():
@@ -41,18 +46,13 @@ def main(argv):
   try:
     experiment = config.resolve(_CONFIG.value)
     parts = assembly.build(experiment)
+    assembly.check_rows(parts)
     params = assembly.initial_params(parts)
   except (ValueError, OSError) as error:
     sys.exit(f'{type(error).__name__}: {error}')
   sizes = dict(parts.partitioner.mesh.shape)
   console.print(f'mesh               {sizes}', highlight=False)
-
-  table = rich.table.Table('shape', 'axes', 'mesh axes', 'MiB a device')
-  table.columns.insert(0, rich.table.Column('parameter', overflow='fold'))
-  for row in diagnose.parameters(parts):
-    table.add_row(row.name, str(row.shape), str(row.axes), row.placement,
-                  f'{row.megabytes_per_device:.2f}')
-  console.print(table)
+  console.print(diagnose.parameter_table(parts))
   console.print(f'{parts.model.config.num_params:,} parameters')
 
   with assembly.pool(experiment, parts.task.reward) as workers:

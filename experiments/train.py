@@ -17,12 +17,14 @@ def main(argv):
     raise app.UsageError(f'Unknown arguments: {argv[1:]}.')
   logging.set_verbosity(logging.WARNING)  # orbax tells all it does
   # Here, not above: --help should not wait for jax.
-  from rlclip import config, train
+  from rlclip import distributed
   try:
-    experiment = config.resolve(_CONFIG.value)
-    train.train(experiment, _WORKDIR.value)
-  except (ValueError, OSError, train.NonfiniteGradient) as error:
-    # What the user can mend needs its message, not our stack; log.txt has it.
+    # First: whatever else is imported may already touch a device.
+    with distributed.joined(**_CONFIG.value.distributed):
+      from rlclip import config, train
+      train.train(config.resolve(_CONFIG.value), _WORKDIR.value)
+  except distributed.MENDABLE as error:
+    # log.txt has the stack.
     sys.exit(f'{type(error).__name__}: {error}')
 
 

@@ -9,16 +9,16 @@ import jax.numpy as jnp
 
 from rlclip import checkpoint
 from rlclip import config as config_lib
-from rlclip import evaluate
+from rlclip import distributed, evaluate
 from rlclip import learner as learner_lib
-from rlclip import losses, partitioning, rollouts, workdir
+from rlclip import losses, machine_checks, partitioning, rollouts, workdir
 from rlclip.data import report, tasks
 from rlclip.data import tokenizer as tokenizer_lib
 from rlclip.models import config as model_config
 from rlclip.models import huggingface, transformer
 from rlclip.rewards import extraction, golds
 from rlclip.rewards import pool as pool_lib
-from rlclip.rewards import shaping
+from rlclip.rewards import shaping, shared
 from rlclip.sampler import engine, fleet, hosts, remote
 from rlclip.types import Params, Prompt, Sampler, SamplingSpec, TrainState
 
@@ -58,6 +58,7 @@ def build(experiment: config_lib.Experiment) -> Parts:
         tests=functools.partial(_test_examples, e, task))
   architecture = _architecture(e, tokenizer)
   mesh = partitioning.make(e.mesh.data, e.mesh.fsdp, e.mesh.tensor)
+  machine_checks.check_processes(e)
   dtype = jnp.dtype(e.model.dtype)
   model = transformer.make(
       architecture, dtype=dtype, remat=e.model.remat,
@@ -147,6 +148,14 @@ def pool(experiment: config_lib.Experiment, reward: str,
       on_failure=r.on_failure)
 
 
+def for_all(pool: pool_lib.Pool) -> pool_lib.Pool | shared.SharedPool:
+  """A pool that scores for all processes, to be asked by all of them alike."""
+  if not distributed.several():
+    return pool
+  return shared.SharedPool(
+      pool, jax.process_index(), jax.process_count(), distributed.exchange)
+
+
 def penalty(experiment: config_lib.Experiment):
   """Lengths in tokens -> what advantages take off for them; None for none."""
   r = experiment.reward
@@ -221,6 +230,12 @@ def _first_met(task, count, seed) -> list[int]:
       tasks.indices_at(task, 0, count, seed=seed).tolist()))
 
 
+def check_rows(parts: Parts) -> None:
+  """Stops where the mesh cannot share a batch evenly; see machine_checks."""
+  machine_checks.check_rows(
+      parts.experiment, parts.partitioner.num_batch_shards)
+
+
 def check_lengths(reports: Sequence[report.Report]) -> None:
   """Stops where a prompt is longer than the sampler takes.
 
@@ -285,24 +300,31 @@ def evaluate_task(
 
 def _local(experiment, architecture, tokenizer, mesh) -> Sampler:
   """The engine; with several processes one in each, on its own devices."""
-  e = experiment
-  several = jax.process_count() > 1
-  if several:
-    mesh = partitioning.make(data=-1, devices=jax.local_devices())
+  e, count = experiment, jax.process_count()
+  own_mesh = partitioning.within_process(mesh) if count > 1 else mesh
   own = engine.Engine(
-      architecture, seed=e.seed, num_slots=e.num_slots,
+      architecture, seed=e.seed, num_slots=-(-e.num_slots // count),
       max_prompt=e.rollout.prompt_length,
       max_tokens=e.rollout.completion_length,
       steps_per_round=e.rollout.steps_per_round,
-      dtype=jnp.dtype(e.model.dtype), constrain=mesh.constrain,
+      dtype=jnp.dtype(e.model.dtype), constrain=own_mesh.constrain,
       decode=tokenizer.decode)
-  return hosts.Hosts(own) if several else own
+  if count == 1:
+    return own
+  model = transformer.make(architecture)
+  return hosts.Hosts(own, own_mesh.tree_shardings(
+      model.axes, jax.eval_shape(model.init, jax.random.key(0))))
 
 
 def _remote(experiment, architecture, tokenizer, mesh) -> Sampler:
   """Waits for the servers, and refuses those that do not fit."""
   del mesh
   e, s = experiment, experiment.sampler
+  if distributed.several():
+    raise ValueError(
+        f'config.sampler.kind must be local in a run of '
+        f'{jax.process_count()} processes, got {s.kind}: each would write the '
+        f'weights of its own. Run one process, or set it to local.')
   if e.model.path:
     tokenizer_dir = huggingface.fetch(e.model.path)
   else:

@@ -142,6 +142,15 @@ class MeshSpec:
 
 
 @dataclasses.dataclass(frozen=True)
+class Distributed:
+  coordinator: str
+  num_processes: int
+  process_id: int
+  start_timeout: int
+  heartbeat_timeout: int
+
+
+@dataclasses.dataclass(frozen=True)
 class Reward:
   num_workers: int
   deadline: float
@@ -190,6 +199,7 @@ class Experiment:
   learner: LearnerSpec
   optimizer: Optimizer
   mesh: MeshSpec
+  distributed: Distributed
   reward: Reward
   evaluation: Evaluation
   checkpoint: CheckpointSpec

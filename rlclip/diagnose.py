@@ -3,6 +3,7 @@ from typing import NamedTuple
 
 import jax
 import numpy as np
+import rich.table
 
 from rlclip import advantages, assembly, rollouts
 from rlclip.data import batching
@@ -17,6 +18,7 @@ class Parameter(NamedTuple):
   shape: tuple[int, ...]
   axes: tuple[str | None, ...]
   placement: str  # mesh axes a dimension, '-' for whole
+  shard: tuple[int, ...]  # what one device holds
   megabytes_per_device: float
 
 
@@ -44,8 +46,20 @@ def parameters(parts: assembly.Parts) -> list[Parameter]:
     rows.append(Parameter(
         '/'.join(key.key for key in path), leaf.shape, axes,
         ', '.join('-' if entry is None else str(entry) for entry in spec),
-        np.prod(shard) * leaf.dtype.itemsize / 2**20))
+        shard, np.prod(shard) * leaf.dtype.itemsize / 2**20))
   return rows
+
+
+def parameter_table(parts: assembly.Parts) -> rich.table.Table:
+  """`parameters`, to be shown: a row each, and what a device holds of it."""
+  table = rich.table.Table(
+      rich.table.Column('parameter', overflow='fold'), 'shape', 'axes',
+      'mesh axes', 'a device', 'MiB a device')
+  for row in parameters(parts):
+    table.add_row(
+        row.name, str(row.shape), str(row.axes), row.placement,
+        str(row.shard), f'{row.megabytes_per_device:.2f}')
+  return table
 
 
 def agreement(parts: assembly.Parts, params: Params) -> Agreement:

@@ -103,7 +103,9 @@ def make(model: transformer.Model, loss: Loss,
       # Without out_shardings the second step would compile anew.
       update=jax.jit(update, donate_argnums=0,
                      out_shardings=(shardings, replicated)),
-      score=jax.jit(lambda params, batch: score(params, {}, batch)[0]),
+      # Whole on every process, whose host reads all rows.
+      score=jax.jit(lambda params, batch: score(params, {}, batch)[0],
+                    out_shardings=replicated),
       shardings=shardings)
 
 

@@ -83,12 +83,35 @@ class Partitioner:
         lambda leaf: self.sharding(
             ('batch',) + (None,) * (np.ndim(leaf) - 1), np.shape(leaf)), batch)
 
+  def put(self, batch):
+    """Lays a batch on the mesh; every process has all of it, and the same.
+
+    Each takes the rows of its own devices. Nothing is compared or sent.
+    """
+    return jax.tree.map(
+        lambda x, sharding: jax.make_array_from_callback(
+            np.shape(x), sharding, lambda index: np.asarray(x)[index]),
+        batch, self.batch_shardings(batch))
+
   def constrain(self, array, axes):
     """A sharding constraint by logical axes, inside jit."""
     if self.mesh.size == 1:
       return array
     return jax.lax.with_sharding_constraint(
         array, self.sharding(axes, array.shape))
+
+
+def within_process(partitioner: Partitioner) -> Partitioner:
+  """A mesh of this process's devices, by the same rules.
+
+  Parameters are cut as they are on the whole mesh, as far as the devices go:
+  what needs several to fit takes several here. The rest are replicas.
+  """
+  devices = jax.local_devices()
+  tensor = math.gcd(partitioner.mesh.shape['tensor'], len(devices))
+  fsdp = math.gcd(partitioner.mesh.shape['fsdp'], len(devices) // tensor)
+  made = make(-1, fsdp, tensor, devices=devices)
+  return dataclasses.replace(made, rules=partitioner.rules)
 
 
 def make(data: int = 1, fsdp: int = 1, tensor: int = 1,
@@ -117,11 +140,29 @@ def make(data: int = 1, fsdp: int = 1, tensor: int = 1,
   if -1 in sizes and len(devices) % known == 0:
     sizes[sizes.index(-1)] = len(devices) // known
   if -1 in sizes or math.prod(sizes) != len(devices):
+    would = ', '.join(
+        ' x '.join(map(str, each)) for each in _nearest(sizes, len(devices)))
     raise ValueError(
         f'mesh data={data} x fsdp={fsdp} x tensor={tensor} does not use the '
         f'{len(devices)} devices there are. Give sizes whose product is '
-        f'{len(devices)}, or one of them as -1.')
+        f'{len(devices)}, or one of them as -1. The nearest that would do: '
+        f'{would}.')
   # Auto, said out loud: make_mesh defaults to Explicit axes in new versions,
   # under which Linen's partitioning metadata asserts.
   grid = np.asarray(devices).reshape(sizes)
   return Partitioner(Mesh(grid, MESH_AXES, axis_types=(AxisType.Auto,) * 3))
+
+
+def _nearest(sizes, count, most=3):
+  """Sizes whose product is `count`: first those that change fewest of them."""
+  divisors = [n for n in range(1, count + 1) if count % n == 0]
+  found = [(data, fsdp, count // (data * fsdp))
+           for data in divisors for fsdp in divisors
+           if count % (data * fsdp) == 0]
+
+  def distance(other):
+    pairs = [(a, b) for a, b in zip(sizes, other) if a != -1]
+    return (sum(a != b for a, b in pairs),
+            sum(abs(math.log(a / b)) for a, b in pairs))
+
+  return sorted(found, key=distance)[:most]

@@ -16,6 +16,7 @@ from typing import Any, Mapping
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from rlclip import checkpoint
 from rlclip.types import Params, TrainState
@@ -104,7 +105,7 @@ class Reference:
     checkpoints.wait()
     if self._step not in self._steps():
       keeper = self._open()
-      state = TrainState(jnp.int32(self._step), self.params, {})
+      state = TrainState(np.int32(self._step), self.params, {})
       keeper.save(self._step, state, {})
       keeper.close()  # waits
     steps = self._steps()

@@ -1,4 +1,5 @@
 """The spine: from an Experiment to a trained, evaluated, resumable policy."""
+import contextlib
 import dataclasses
 import logging
 import os
@@ -10,7 +11,7 @@ import numpy as np
 
 from rlclip import assembly, checkpoint
 from rlclip import config as config_lib
-from rlclip import config_checks, evaluate, metrics, pending
+from rlclip import config_checks, distributed, evaluate, metrics, pending
 from rlclip import pipeline as pipeline_lib
 from rlclip import progress
 from rlclip import reference as reference_lib
@@ -21,7 +22,7 @@ from rlclip.types import Mean, Params
 _log = logging.getLogger(__name__)
 
 
-class NonfiniteGradient(RuntimeError):
+class NonfiniteGradient(FloatingPointError):
   """A gradient had a NaN or an infinity; the state on disk is good."""
 
 
@@ -51,19 +52,26 @@ def train(experiment: config_lib.Experiment, path: str | os.PathLike, *,
     NonfiniteGradient: with the step, and where the last good checkpoint is.
     ValueError: where experiment, data or folder do not fit one another.
   """
-  for name, size in experiment.sizes().items():
-    print(f'{name:26} {size:>12,}')
+  config = config_lib.as_dict(experiment)
+  shared = {**config, 'distributed': {}, 'packages': workdir.packages()}
+  distributed.require_same(workdir.flatten(shared), 'config and packages')
+  if distributed.is_primary():
+    for name, size in experiment.sizes().items():
+      print(f'{name:26} {size:>12,}')
   # A schedule that ends with the run is another one for another length, and
   # nothing is sampled beyond the end that a longer run could go on with.
   ends = (experiment.optimizer.schedule != 'constant'
           or experiment.rollout.max_staleness)
   fixed = {'num_steps'} if ends else {}
   may_differ = [key for key in workdir.MAY_DIFFER if key not in fixed]
-  with workdir.open_run(path, config_lib.as_dict(experiment),
-                        may_differ=may_differ) as folder:
+  with workdir.open_run(path, config, may_differ=may_differ,
+                        is_primary=distributed.is_primary()) as folder:
+    distributed.exchange('opened')  # by process 0, before others look
+    workdir.require_seen(folder)
     for warning in config_checks.warnings(experiment):
       _log.warning('%s', warning)
     parts = assembly.build(experiment)
+    assembly.check_rows(parts)
     with _Run(parts, folder, in_thread) as run:
       run.start()
       run.loop()
@@ -106,12 +114,14 @@ class _Run:
     return self
 
   def __exit__(self, kind, error, traceback):
+    if self.writer is not None:
+      self.writer.close()
+    self.compilations.close()
+    if error is not None and distributed.several():
+      return  # the rest may wait for a process that is no more
     self.pipeline.close()  # before the pools: its job may be scoring
     for pool in {*self.pools.values(), self.training_pool}:
       pool.close()
-    self.compilations.close()
-    if self.writer is not None:
-      self.writer.close()
     self.checkpoints.close()
 
   # ------------------------------------------------------------- start
@@ -152,8 +162,10 @@ class _Run:
 
   def _check_data(self):
     """Logs what is wrong with the data, before a warm start is paid for."""
+    # Gold answers are tried for a while, not for a number: by one process.
+    pool = self.pools.get(self.parts.task.reward)
     found = assembly.check_data(
-        self.parts, self.pools.get(self.parts.task.reward))
+        self.parts, pool if distributed.is_primary() else None)
     for each in found:
       for line in report.lines(each):
         _log.info('%s', line)
@@ -166,7 +178,9 @@ class _Run:
     e = self.parts.experiment
     shown = {'reward': 'reward', 'pass@1': f'eval/{self.main_task}/pass@1',
              'clipped': 'clip_ratio/region_mean'}
-    with progress.bar(e.num_steps, done=self.step, shown=shown) as show:
+    bar = progress.bar(e.num_steps, done=self.step, shown=shown)
+    silent = contextlib.nullcontext(lambda step, values: None)
+    with bar if distributed.is_primary() else silent as show:
       while self.step < e.num_steps:
         self.step += 1
         with self.phase('wait'):
@@ -184,6 +198,8 @@ class _Run:
     return self.kept_reference.params
 
   def _open_writer(self, keep_through):
+    if not distributed.is_primary():
+      return
     project = self.parts.experiment.logging.wandb_project
     self.writer = metrics.Writer(
         self.folder, keep_through=keep_through,
@@ -198,7 +214,7 @@ class _Run:
     def draw(skipped, count):
       # A place is taken once, so its requests have ids of their own.
       return rollouts.collect(
-          parts.sampler, self.training_pool, recipe.decode,
+          parts.sampler, assembly.for_all(self.training_pool), recipe.decode,
           recipe.prompts_at(place + skipped, count), recipe.spec,
           group_size=e.rollout.group_size,
           first_id=(place + skipped) * e.rollout.group_size,
@@ -242,7 +258,8 @@ class _Run:
         drop_truncated=e.learner.drop_truncated)
     with self.phase('update'):
       if spec.needs_old:
-        stats = parts.learner.score(self.state.params, self._put(batch))
+        stats = parts.learner.score(
+            self.state.params, parts.partitioner.put(batch))
         batch = batch._replace(old_logps=np.asarray(stats.logps))
       # The state is donated, so the weights of the batch are copied.
       anchor = (jax.tree.map(jnp.copy, self.state.params)
@@ -258,18 +275,23 @@ class _Run:
             mini_batch = batching.pack(
                 mini_batch, e.learner.num_micro_batches)
           self.state, means = parts.learner.update(
-              self.state, self.reference, self._put(mini_batch), anchor)
+              self.state, self.reference, parts.partitioner.put(mini_batch),
+              anchor)
           totals.append(means)
       totals = jax.device_get(totals)  # waits for the updates
     self._check_finite(totals)
+    if distributed.is_primary():
+      self._write_bank(collected, batch)
+    return metrics.to_floats(
+        jax.tree.map(lambda *leaves: sum(leaves), *totals))
+
+  def _write_bank(self, collected, batch):
     with self.phase('bank'):
       bank.write(
           self.folder.rollouts / bank.file_name(self.step),
           rollouts.bank_rows(collected, batch, self.step),
-          run={'temperature': e.rollout.temperature,
-               'stop_ids': parts.tokenizer.stop_ids})
-    return metrics.to_floats(
-        jax.tree.map(lambda *leaves: sum(leaves), *totals))
+          run={'temperature': self.parts.experiment.rollout.temperature,
+               'stop_ids': self.parts.tokenizer.stop_ids})
 
   def _count(self, collected, updates: dict[str, float]) -> dict[str, float]:
     """What the step took, and whether the policy becomes the reference."""
@@ -286,9 +308,6 @@ class _Run:
       values |= self.kept_reference.follow(
           self.step, updates['kl'], self.state.params)
     return values
-
-  def _put(self, batch):
-    return jax.device_put(batch, self.parts.partitioner.batch_shardings(batch))
 
   def _load_sampler(self):
     with self.phase('sync'):
@@ -316,10 +335,12 @@ class _Run:
       with self.phase('eval'):
         values = {**values, **self.pipeline.run(self._evaluate)}
     self.last = {**values, **self.phase.take(), **self.compilations.take()}
-    self.writer.write(self.step, self.last)
+    if self.writer is not None:
+      self.writer.write(self.step, self.last)
     if ends or self.step % e.checkpoint.every == 0:
       with self.phase('checkpoint'):
-        self.writer.flush()
+        if self.writer is not None:
+          self.writer.flush()
         main = f'eval/{self.main_task}/pass@1'
         metadata = {
             'config': config_lib.as_dict(e), 'versions': workdir.versions(),
@@ -346,8 +367,10 @@ class _Run:
     values = {}
     for name, task in self.tasks.items():
       result = assembly.evaluate_task(
-          self.parts, task, self.pools[task.reward], self.phase)
-      evaluate.write(self.folder.evaluation(name, self.step), result)
+          self.parts, task, assembly.for_all(self.pools[task.reward]),
+          self.phase)
+      if distributed.is_primary():
+        evaluate.write(self.folder.evaluation(name, self.step), result)
       values |= {f'eval/{name}/{measure}': estimate.value
                  for measure, estimate in evaluate.summary(result).items()}
     return values
@@ -357,6 +380,8 @@ class _Run:
   def finish(self):
     """Shows what the run did, and where everything lies."""
     self.checkpoints.wait()
+    if not distributed.is_primary():
+      return
     rows = {}
     for task in self.tasks:
       before, after = (

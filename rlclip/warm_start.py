@@ -6,7 +6,6 @@ packing, as attention of the model does not stop at a pair's end.
 import logging
 import random
 
-import jax
 import numpy as np
 
 from rlclip import assembly, learner, rollouts
@@ -44,8 +43,7 @@ def run(parts: assembly.Parts, params: Params, show=lambda step, loss: None
   state = supervised.init(params)
   log_every = min(_LOG_EVERY, max(1, spec.num_steps // 10))
   for step in range(spec.num_steps):
-    batch = demonstrations(parts, task, step)
-    batch = jax.device_put(batch, parts.partitioner.batch_shardings(batch))
+    batch = parts.partitioner.put(demonstrations(parts, task, step))
     state, metrics = supervised.update(state, None, batch)
     if (step + 1) % log_every == 0 or step + 1 == spec.num_steps:
       loss = float(metrics['loss'].value())

@@ -18,6 +18,7 @@ import platform
 import socket
 import sys
 import tempfile
+import time
 from typing import Any, Iterator, Mapping, Sequence
 
 # Keys in which a resumed run may differ from the run it continues: where and
@@ -25,8 +26,8 @@ from typing import Any, Iterator, Mapping, Sequence
 # `learner.packing` and `model.remat` keep the mathematics and change the order
 # of sums.
 MAY_DIFFER = (
-    'num_steps', 'mesh.*', 'evaluation.*', 'checkpoint.*', 'logging.*',
-    'model.remat', 'reward.num_workers', 'rollout.num_slots',
+    'num_steps', 'mesh.*', 'distributed.*', 'evaluation.*', 'checkpoint.*',
+    'logging.*', 'model.remat', 'reward.num_workers', 'rollout.num_slots',
     'rollout.prompt_length', 'rollout.steps_per_round', 'task.data_dir',
     'learner.logits_chunk', 'learner.packing', 'sampler.urls',
     'sampler.weights_folder', 'sampler.in_flight', 'sampler.timeout',
@@ -39,6 +40,7 @@ _DISK_ERRORS = {
     errno.ENOSPC: 'the disk is full',
     errno.EDQUOT: 'the disk quota is used up',
     errno.EFBIG: 'the file is larger than the limit (ulimit -f) allows'}
+_SEEN_SECONDS = 60.0  # network file systems keep lists of files for so long
 _log = logging.getLogger(__name__)
 
 
@@ -121,6 +123,22 @@ def open_run(
     _keep_config(folder, config, may_differ)
     _keep_versions(folder)
     yield folder
+
+
+def require_seen(folder: RunFolder) -> None:
+  """Stops where the folder that process 0 has opened is not to be seen.
+
+  Raises:
+    ValueError: the folder is another machine's own.
+  """
+  begun = time.monotonic()
+  while not folder.config.exists():  # network file systems may lag behind
+    if time.monotonic() - begun > _SEEN_SECONDS:
+      raise ValueError(
+          f'Process 0 has opened {folder.path}, and this process does not see '
+          f'{folder.config.name} there. Give a --workdir on a file system '
+          f'that all machines share.')
+    time.sleep(0.5)
 
 
 @contextlib.contextmanager
@@ -217,8 +235,13 @@ def next_folder(path: str | os.PathLike) -> pathlib.Path:
 
 def versions() -> dict[str, str]:
   """Returns the versions of Python, the machine and the packages that count."""
-  found = {'python': platform.python_version(), 'machine': platform.machine(),
-           'system': platform.platform()}
+  return {'python': platform.python_version(), 'machine': platform.machine(),
+          'system': platform.platform(), **packages()}
+
+
+def packages() -> dict[str, str]:
+  """Returns the versions of the packages that count."""
+  found = {}
   for name in _PACKAGES:
     with contextlib.suppress(importlib.metadata.PackageNotFoundError):
       found[name] = importlib.metadata.version(name)

@@ -1,5 +1,6 @@
 """Checkpoints: what is saved comes back, and damage is told and passed over."""
 import json
+import math
 import os
 import shutil
 import subprocess
@@ -12,7 +13,9 @@ import numpy as np
 import optax
 import pytest
 
-from rlclip import checkpoint, types, workdir
+from rlclip import checkpoint, learner, partitioning, types, workdir
+from rlclip.models import config as config_lib
+from rlclip.models import transformer
 
 _OPTIMIZER = optax.chain(optax.clip_by_global_norm(1.0), optax.adamw(1e-3))
 # Loaded machines write slowly; without a limit a hang would stop the suite.
@@ -54,6 +57,16 @@ def _mesh(count):
 def _by_rows(count):
   return jax.sharding.NamedSharding(
       _mesh(count), jax.sharding.PartitionSpec('fsdp'))
+
+
+_MODEL = config_lib.ModelConfig('llama', 64, 32, 2, 4, 2, 8, 64)
+
+
+def _learner(sizes):
+  mesh = partitioning.make(*sizes, devices=jax.devices()[:math.prod(sizes)])
+  return learner.make(
+      transformer.make(_MODEL), learner.supervised_loss, _OPTIMIZER, mesh,
+      temperature=1.0)
 
 
 def test_state_and_metadata_come_back_bit_equal(tmp_path):
@@ -103,6 +116,24 @@ def test_a_checkpoint_moves_between_meshes(tmp_path, before, after):
   kernel = got.params['layer']['kernel']
   assert len(kernel.sharding.device_set) == after
   np.testing.assert_array_equal(kernel, np.full((8, 4), 5, np.float32))
+
+
+@pytest.mark.parametrize('before, after', [
+    ((8, 1, 1), (1, 8, 1)), ((1, 8, 1), (1, 4, 2)), ((1, 4, 2), (2, 2, 2)),
+    ((2, 2, 2), (1, 1, 1))])
+def test_a_learners_state_moves_between_meshes(tmp_path, before, after):
+  made = [_learner(sizes) for sizes in (before, after)]
+  state = made[0].init(transformer.make(_MODEL).init(jax.random.key(1)))
+  saver = checkpoint.Checkpointer(tmp_path)
+  saver.save(3, state, {})
+  shapes = jax.eval_shape(lambda: state)
+  got = saver.restore(jax.tree.map(
+      lambda x, sharding: jax.ShapeDtypeStruct(
+          x.shape, x.dtype, sharding=sharding), shapes, made[1].shardings))
+  saver.close()
+  jax.tree.map(np.testing.assert_array_equal, got.state, state)
+  laid = jax.tree.map(lambda x: x.sharding, got.state)
+  assert laid == made[1].shardings
 
 
 def test_params_come_back_without_the_optimizer(tmp_path):

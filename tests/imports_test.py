@@ -34,8 +34,10 @@ MAY_IMPORT = {
     'data': {'registry', 'types'},
     'models': {'divergences', 'types', 'registry'},
     'partitioning': {'types'},
+    'distributed': set(),
+    'machine_checks': set(),
     # The registry: kinds of inference servers are chosen by name.
-    'sampler': {'models', 'types', 'registry'},
+    'sampler': {'distributed', 'models', 'types', 'registry'},
     'learner': {'losses', 'models', 'partitioning', 'types'},
     # A config is checked against what its names stand for.
     'config': {'algorithms', 'config_checks', 'losses', 'trust_region',

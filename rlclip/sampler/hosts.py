@@ -10,29 +10,27 @@ import jax
 from jax.experimental import multihost_utils
 import numpy as np
 
+from rlclip import distributed
 from rlclip.types import Completion, Params, Request, Sampler
-
-_FINISHES = ('stop', 'length', 'error')
 
 
 class Hosts:
   """A Sampler over the samplers of all processes."""
 
-  def __init__(self, own: Sampler):
+  def __init__(self, own: Sampler, shardings: Params):
     """Wraps a sampler that uses this process's devices and no others.
 
     Args:
       own: of the same kind and the same seed in every process.
+      shardings: of the parameters on this process's devices.
     """
-    self._own = own
+    self._own, self._shardings = own, shardings
 
   def load_weights(self, params: Params, version: int) -> None:
     """Gathers what is laid over processes, and loads all of it here."""
-    # Of arrays that are whole here already no process needs the others.
-    here = lambda x: (
-        multihost_utils.process_allgather(x, tiled=True)
-        if isinstance(x, jax.Array) and not x.is_fully_addressable else x)
-    self._own.load_weights(jax.tree.map(here, params), version)
+    lay = lambda x, sharding: jax.device_put(_whole(x), sharding)
+    self._own.load_weights(
+        jax.tree.map(lay, params, self._shardings), version)
 
   def generate(self, requests: Sequence[Request]) -> list[Completion]:
     """Every process asks for the same, and gets all of it, in order.
@@ -40,12 +38,15 @@ class Hosts:
     Raises:
       ValueError: where the processes ask for different requests.
     """
-    ids = np.array([request.id for request in requests], np.int64)
-    _check_same(ids, requests)
+    distributed.require_same(
+        {'number of requests': len(requests),
+         'sum of ids': sum(request.id for request in requests),
+         'sum of tokens': sum(int(r.prompt.sum()) for r in requests)},
+        'requests of completions')
     bounds = shares(requests, jax.process_count())
     first, last = bounds[jax.process_index()]
-    drawn = self._own.generate(requests[first:last])
-    return _exchange(drawn, bounds)
+    drawn = distributed.exchange(self._own.generate(requests[first:last]))
+    return [completion for share in drawn for completion in share]
 
 
 def shares(requests: Sequence[Request], count: int) -> list[tuple[int, int]]:
@@ -62,38 +63,10 @@ def shares(requests: Sequence[Request], count: int) -> list[tuple[int, int]]:
   return list(zip(cuts, cuts[1:]))
 
 
-def _check_same(ids, requests):
-  mine = np.array([len(ids), ids.sum() if len(ids) else 0, sum(
-      int(np.sum(request.prompt)) for request in requests)], np.int64)
-  # 64 bits survive as two halves.
-  everyone = multihost_utils.process_allgather(mine.view(np.int32))
-  if (np.asarray(everyone) != mine.view(np.int32)).any():
-    raise ValueError(
-        f'Processes ask for different completions: this one for {len(ids)} '
-        f'requests. Every process must call generate() with the same.')
-
-
-def _exchange(drawn, bounds) -> list[Completion]:
-  """All processes' completions, in the order of the requests."""
-  most = max(last - first for first, last in bounds)
-  longest = multihost_utils.process_allgather(np.int32(
-      max((len(c.tokens) for c in drawn), default=0))).max()
-  tokens = np.zeros((most, longest), np.int32)
-  logps = np.zeros((most, longest), np.float32)
-  rest = np.zeros((most, 3), np.int32)  # length, finish, version
-  for i, completion in enumerate(drawn):
-    length = len(completion.tokens)
-    tokens[i, :length], logps[i, :length] = completion.tokens, completion.logps
-    rest[i] = length, _FINISHES.index(completion.finish), completion.version
-  tokens, logps, rest = multihost_utils.process_allgather((tokens, logps, rest))
-  count = len(bounds)
-  tokens, logps, rest = (
-      np.asarray(x).reshape(count, most, -1) for x in (tokens, logps, rest))
-  completions = []
-  for process, (first, last) in enumerate(bounds):
-    for i in range(last - first):
-      length, finish, version = map(int, rest[process, i])
-      completions.append(Completion(
-          tokens[process, i, :length].copy(), logps[process, i, :length].copy(),
-          _FINISHES[finish], version))
-  return completions
+def _whole(array):
+  """The array, out of what is laid over the devices of all processes."""
+  if not isinstance(array, jax.Array) or array.is_fully_addressable:
+    return array
+  if array.is_fully_replicated:
+    return array.addressable_data(0)
+  return multihost_utils.process_allgather(array, tiled=True)
