@@ -150,4 +150,6 @@ def get_config():
   c.logging = n = config_dict.ConfigDict()
   n.tensorboard = True  # event files in tb/
   n.wandb_project = ''  # '' for none; needs the extra `wandb`
+  n.profile_from = 2  # first step of the profile in profile/, for xprof
+  n.profile_steps = 0  # steps in it; 0 for none
   return c.lock()

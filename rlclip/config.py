@@ -182,6 +182,8 @@ class CheckpointSpec:
 class Logging:
   tensorboard: bool
   wandb_project: str
+  profile_from: int
+  profile_steps: int
 
 
 @dataclasses.dataclass(frozen=True)

@@ -112,8 +112,12 @@ def _training_rules(e):
 
 def _host_rules(e):
   """For rewards, evaluation and checkpoints."""
-  d, v, k = e.reward, e.evaluation, e.checkpoint
+  d, v, k, n = e.reward, e.evaluation, e.checkpoint, e.logging
   return (
+      (n.profile_from >= 1, 'logging.profile_from', 'a step, 1 or more',
+       n.profile_from),
+      (n.profile_steps >= 0, 'logging.profile_steps', '0 (none) or more',
+       n.profile_steps),
       (d.num_workers >= 1, 'reward.num_workers', '1 or more', d.num_workers),
       (d.deadline > 0, 'reward.deadline', 'more than 0 seconds', d.deadline),
       (d.on_failure in ('none', 'zero', 'raise'), 'reward.on_failure',

@@ -9,11 +9,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from rlclip import assembly, checkpoint
+from rlclip import assembly, checkpoint, closing
 from rlclip import config as config_lib
 from rlclip import config_checks, distributed, evaluate, metrics, pending
 from rlclip import pipeline as pipeline_lib
-from rlclip import progress
+from rlclip import profiling, progress
 from rlclip import reference as reference_lib
 from rlclip import rollouts, warm_start, workdir
 from rlclip.data import bank, batching, report, tasks
@@ -105,6 +105,9 @@ class _Run:
     self.checkpoints = checkpoint.Checkpointer(
         folder.checkpoints, keep_last=e.checkpoint.keep_last,
         keep_best=int(e.checkpoint.keep_best))
+    self.profile = profiling.Window(
+        folder.path / 'profile', e.logging.profile_from,
+        e.logging.profile_steps * distributed.is_primary())
     self.writer = None
     self.pipeline = pipeline_lib.Pipeline(
         self._collect, parts.sampler.load_weights, num_steps=e.num_steps,
@@ -114,6 +117,7 @@ class _Run:
     return self
 
   def __exit__(self, kind, error, traceback):
+    self.profile.close()
     if self.writer is not None:
       self.writer.close()
     self.compilations.close()
@@ -183,14 +187,18 @@ class _Run:
     with bar if distributed.is_primary() else silent as show:
       while self.step < e.num_steps:
         self.step += 1
-        with self.phase('wait'):
-          collected = self.pipeline.take()
-        staleness = self._staleness(collected)
-        updates = self._update(collected) | staleness
-        updates |= self._count(collected, updates)
-        self._load_sampler()
-        self._close_step({**rollouts.statistics(collected), **updates})
+        with self.profile.step(self.step):
+          self._take_step()
         show(self.step, self.last)
+
+  def _take_step(self):
+    with self.phase('wait'):
+      collected = self.pipeline.take()
+    staleness = self._staleness(collected)
+    updates = self._update(collected) | staleness
+    updates |= self._count(collected, updates)
+    self._load_sampler()
+    self._close_step({**rollouts.statistics(collected), **updates})
 
   @property
   def reference(self) -> Params | None:
@@ -382,22 +390,6 @@ class _Run:
     self.checkpoints.wait()
     if not distributed.is_primary():
       return
-    rows = {}
-    for task in self.tasks:
-      before, after = (
-          evaluate.summary(evaluate.read(self.folder.evaluation(task, step)))
-          for step in (0, self.parts.experiment.num_steps))
-      # One of them may have been made again, with other settings.
-      rows |= {f'{task} {measure}': (before[measure], after[measure])
-               for measure in after if measure in before}
-    progress.show_comparison(rows)
-    answers = evaluate.read(
-        self.folder.evaluation(
-            self.main_task, self.parts.experiment.num_steps))
-    progress.show_samples([
-        progress.Sample(a.prompt, a.completion, a.score) for a in answers[:2]])
-    progress.show_paths({
-        'metrics': self.folder.metrics,
-        'TensorBoard': self.folder.tensorboard,
-        'checkpoint': self.folder.checkpoints / str(self.checkpoints.latest()),
-        'rollouts': self.folder.rollouts})
+    closing.show(
+        self.folder, tuple(self.tasks), self.parts.experiment.num_steps,
+        self.folder.checkpoints / str(self.checkpoints.latest()))
