@@ -132,7 +132,7 @@ def test_the_line_runs_and_leaves_everything_behind(whole):
 
 
 def test_metrics_have_the_names_of_trl_and_the_phases(whole):
-  last = metrics.read(whole[0] / 'metrics.jsonl')[-1]
+  lines = metrics.read(whole[0] / 'metrics.jsonl')
   for name in ('reward', 'reward_std', 'frac_reward_zero_std', 'entropy',
                'completions/mean_length', 'completions/clipped_ratio',
                'clip_ratio/low_mean', 'clip_ratio/high_mean',
@@ -140,8 +140,9 @@ def test_metrics_have_the_names_of_trl_and_the_phases(whole):
                'learning_rate', 'num_tokens',
                'time/sample', 'time/reward', 'time/update', 'time/sync',
                'compile/count', 'compile/seconds', 'eval/arithmetic/pass@1'):
-    assert name in last, name
-  assert last['grad_norm'] > 0
+    assert name in lines[-1], name
+  # Not in every step has a group of this model answers of both kinds.
+  assert max(line['grad_norm'] for line in lines[1:]) > 0
 
 
 def test_the_bank_holds_what_was_sampled(whole):
@@ -289,7 +290,9 @@ def test_a_gradient_that_is_not_finite_stops_the_run(cache, tmp_path):
   # At this rate the first updates already leave float32's range.
   code, output = finish(
       tmp_path / 'run', cache, '--config.optimizer.learning_rate=1e38',
-      '--config.optimizer.max_grad_norm=0.0')
+      '--config.optimizer.max_grad_norm=0.0',
+      # A gradient even where no group has answers of both kinds.
+      '--config.algorithm.entropy_bonus=0.01')
   assert code == 1
   assert re.search(r'NonfiniteGradient: .* in step \d is not finite', output)
   # The checkpoint it names is there.
