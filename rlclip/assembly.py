@@ -56,20 +56,52 @@ def build(experiment: config_lib.Experiment) -> Parts:
     task = report.without(
         task, tokenizer, drop=e.task.drop, limit=e.rollout.prompt_length,
         tests=functools.partial(_test_examples, e, task))
-  architecture = _architecture(e, tokenizer)
+  config = architecture(e, tokenizer)
   mesh = partitioning.make(e.mesh.data, e.mesh.fsdp, e.mesh.tensor)
-  dtype = jnp.dtype(e.model.dtype)
+  model, spec, made = learner(e, config, mesh)
+  sampler = _SAMPLERS[e.sampler.kind](e, config, tokenizer, mesh)
+  return Parts(e, task, tokenizer, mesh, model, spec, made, sampler)
+
+
+def learner(
+    experiment: config_lib.Experiment, architecture: model_config.ModelConfig,
+    mesh: partitioning.Partitioner
+) -> tuple[transformer.Model, losses.LossSpec, learner_lib.Learner]:
+  """Model, rule and learner of an experiment on a mesh, without weights."""
+  e, spec = experiment, experiment.loss_spec
   model = transformer.make(
-      architecture, dtype=dtype, remat=e.model.remat,
+      architecture, dtype=jnp.dtype(e.model.dtype), remat=e.model.remat,
       constrain=mesh.constrain)
-  spec = e.loss_spec
-  learner = learner_lib.make(
+  made = learner_lib.make(
       model, losses.make(spec), optimizer(e), mesh,
       temperature=e.rollout.temperature,
       num_micro_batches=e.learner.num_micro_batches,
       chunk=e.learner.logits_chunk, statistics=spec.needs, dials=spec.dials)
-  sampler = _SAMPLERS[e.sampler.kind](e, architecture, tokenizer, mesh)
-  return Parts(e, task, tokenizer, mesh, model, spec, learner, sampler)
+  return model, spec, made
+
+
+def architecture(
+    experiment: config_lib.Experiment, tokenizer: tokenizer_lib.Tokenizer
+) -> model_config.ModelConfig:
+  """The pretrained model's config, or the config's own for random weights."""
+  e = experiment
+  if not e.model.path:
+    a = e.model.architecture
+    return model_config.ModelConfig(
+        family=a.family, vocab_size=tokenizer.vocab_size,
+        hidden_size=a.hidden_size, num_layers=a.num_layers,
+        num_heads=a.num_heads, num_kv_heads=a.num_kv_heads,
+        head_dim=a.head_dim, intermediate_size=a.intermediate_size,
+        max_positions=a.max_positions, qkv_bias=a.family == 'qwen2',
+        qk_norm=a.family == 'qwen3')
+  config = huggingface.read_config(e.model.path)
+  total = e.rollout.prompt_length + e.rollout.completion_length
+  if total > config.max_positions:
+    raise ValueError(
+        f'rollout.prompt_length + rollout.completion_length = {total} is more '
+        f'than the {config.max_positions} positions of {e.model.path}. Lower '
+        f'one of them.')
+  return config
 
 
 def get_task(experiment: config_lib.Experiment, name: str,
@@ -342,28 +374,6 @@ def _test_examples(experiment, task):
   return {
       name: some[:max(asked, _TESTS) if asked else len(some)]
       for name, some in found.items()}
-
-
-def _architecture(experiment, tokenizer) -> model_config.ModelConfig:
-  """The pretrained model's config, or the config's own for random weights."""
-  e = experiment
-  if not e.model.path:
-    a = e.model.architecture
-    return model_config.ModelConfig(
-        family=a.family, vocab_size=tokenizer.vocab_size,
-        hidden_size=a.hidden_size, num_layers=a.num_layers,
-        num_heads=a.num_heads, num_kv_heads=a.num_kv_heads,
-        head_dim=a.head_dim, intermediate_size=a.intermediate_size,
-        max_positions=a.max_positions, qkv_bias=a.family == 'qwen2',
-        qk_norm=a.family == 'qwen3')
-  config = huggingface.read_config(e.model.path)
-  total = e.rollout.prompt_length + e.rollout.completion_length
-  if total > config.max_positions:
-    raise ValueError(
-        f'rollout.prompt_length + rollout.completion_length = {total} is more '
-        f'than the {config.max_positions} positions of {e.model.path}. Lower '
-        f'one of them.')
-  return config
 
 
 # By config.sampler.kind: (experiment, architecture, tokenizer, mesh) -> it.
