@@ -19,6 +19,7 @@ def get_config():
   m.path = ''  # Hugging Face folder or hub id; '' makes random weights
   m.dtype = 'float32'  # of activations: float32, bfloat16; weights float32
   m.remat = 'none'  # none, layer: recompute each layer in the backward pass
+  m.attention = 'auto'  # of the learner: auto, xla, splash (auto: on TPUs)
   m.architecture = a = config_dict.ConfigDict()  # read where path is ''
   a.family = 'llama'  # llama, qwen2, qwen3
   a.hidden_size = 128  # width of the residual stream

@@ -15,7 +15,7 @@ from rlclip import losses, partitioning, rollouts, workdir
 from rlclip.data import report, tasks
 from rlclip.data import tokenizer as tokenizer_lib
 from rlclip.models import config as model_config
-from rlclip.models import huggingface, transformer
+from rlclip.models import groups, huggingface, transformer
 from rlclip.rewards import extraction, golds
 from rlclip.rewards import pool as pool_lib
 from rlclip.rewards import shaping
@@ -71,7 +71,7 @@ def learner(
   e, spec = experiment, experiment.loss_spec
   model = transformer.make(
       architecture, dtype=jnp.dtype(e.model.dtype), remat=e.model.remat,
-      constrain=mesh.constrain)
+      constrain=mesh.constrain, grouped=groups.make(e.model.attention, mesh))
   made = learner_lib.make(
       model, losses.make(spec), optimizer(e), mesh,
       temperature=e.rollout.temperature,

@@ -44,6 +44,8 @@ def _model_rules(e):
       (m.dtype in ('float32', 'bfloat16'), 'model.dtype',
        'float32 or bfloat16', m.dtype),
       (m.remat in ('none', 'layer'), 'model.remat', 'none or layer', m.remat),
+      (m.attention in ('auto', 'xla', 'splash'), 'model.attention',
+       'auto, xla or splash', m.attention),
       (m.path or m.architecture.family in ('llama', 'qwen2', 'qwen3'),
        'model.architecture.family', 'llama, qwen2 or qwen3',
        m.architecture.family),

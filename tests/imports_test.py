@@ -61,6 +61,7 @@ MAY_IMPORT = {
     'assembly': ANY,
     'benchmark': ANY,
     'diagnose': ANY,
+    'dryrun': ANY,
     'inspection': ANY,
     'warm_start': ANY,
     'train': ANY,

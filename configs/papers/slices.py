@@ -16,7 +16,7 @@ class Row(NamedTuple):
   topology: str
 
 
-def _row(module, variant: str, topology: str, **settings: Any) -> Row:
+def _row(module: Any, variant: str, topology: str, **settings: Any) -> Row:
   config = module.get_config(variant)
   config.update_from_flattened_dict(
       {key.replace('__', '.'): value for key, value in settings.items()})

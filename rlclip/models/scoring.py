@@ -1,12 +1,13 @@
 """Log-probs, entropy and divergences of completions, never holding [N, C, V].
 """
+import functools
 from typing import Mapping, NamedTuple, Sequence
 
 import jax
 import jax.numpy as jnp
 
 from rlclip import divergences
-from rlclip.models import transformer
+from rlclip.models import groups, transformer
 from rlclip.types import Array, Params, Statistic, TokenStats
 
 
@@ -96,6 +97,9 @@ def score_against(
 
 def completion_states(model, params, texts):
   """States [N, C, D] that predict each completion token."""
+  if model.grouped is not None:
+    return groups.completion_states(
+        functools.partial(model.apply, params), model.grouped, *texts)
   prompts, prompt_lengths, completions = texts
   num_prompts, prompt_length = prompts.shape
   group = completions.shape[0] // num_prompts
