@@ -5,12 +5,13 @@ python -m experiments.dryrun --config=configs/papers/gapo.py:sequence \
 
 compiles the learner's and the sampler's own functions for that slice of TPUs
 (the extra `tpu`), from shapes alone. --backend=gpu --topology=h100:8 estimates
-by arithmetic. --papers makes the table of configs/papers. Exits with 1 where
-the config does not fit.
+by arithmetic. --papers=configs/papers/slices.py makes the table of the papers.
+Exits with 1 where the config does not fit.
 """
 import json
 import os
 import pathlib
+import runpy
 import sys
 
 from absl import app, flags, logging
@@ -31,8 +32,8 @@ _ANALYSIS = flags.DEFINE_bool(
 _LENGTH = flags.DEFINE_float(
     'mean_length', 0, 'Of completions, in tokens; 0 takes the longest.')
 _JSON = flags.DEFINE_string('json', None, 'File to write the report to.')
-_PAPERS = flags.DEFINE_bool(
-    'papers', False, 'Every row of configs/papers; what is done is kept.')
+_PAPERS = flags.DEFINE_string(
+    'papers', None, 'A file with ROWS, as configs/papers/slices.py: a table.')
 _ONLY = flags.DEFINE_list('only', [], 'With --papers: rows to compile now.')
 _MODELS = flags.DEFINE_string(
     'models', None, 'With --papers: a folder of <org>__<name>.json.')
@@ -49,8 +50,8 @@ def main(argv):
   from rlclip.dryrun import papers, report, running
   try:
     if _PAPERS.value:
-      from configs.papers import slices
-      papers.write(slices.ROWS, pathlib.Path(_OUTPUT.value),
+      rows = runpy.run_path(_PAPERS.value)['ROWS']
+      papers.write(rows, pathlib.Path(_OUTPUT.value),
                    models=_MODELS.value, only=_ONLY.value)
       return
     if _CONFIG.value is None or not _TOPOLOGY.value:

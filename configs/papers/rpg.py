@@ -7,8 +7,8 @@ and the overlong penalty, and the limit of the gradient's norm where advantages
 are not normalized. The REINFORCE forms run the paper's Algorithm 2, which its
 released scripts do not.
 
-python -m experiments.train --config=configs/papers/rpg.py:qwen3-4b,rpg_ufkl,4k \
-  --workdir=runs/rpg
+python -m experiments.train --workdir=runs/rpg \
+  --config=configs/papers/rpg.py:qwen3-4b,rpg_ufkl,4k
 """
 from configs.papers import variants
 

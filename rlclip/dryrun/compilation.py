@@ -93,8 +93,9 @@ def functions(plan: plan_lib.Plan, found: list[Any]
                                                others[1])
 
 
-def compile_one(lower: Callable[[], jax.stages.Lowered],
-                options: dict[str, Any] | None = None) -> report.Program:
+def compile_one(
+    lower: Callable[[], jax.stages.Lowered],
+    options: dict[str, Any] | None = None) -> report.Program:
   """Compiles one function and reads what the compiler says of it.
 
   Raises:
@@ -108,8 +109,9 @@ def compile_one(lower: Callable[[], jax.stages.Lowered],
     match = _NO_ROOM.search(str(error))
     if match is None:
       raise
-    return report.Program(needed=float(match[1]) * _UNITS[match[2]],
-                   seconds=time.monotonic() - start)
+    return report.Program(
+        needed=float(match[1]) * _UNITS[match[2]],
+        seconds=time.monotonic() - start)
   memory, costs = compiled.memory_analysis(), compiled.cost_analysis()
   return report.Program(
       memory.argument_size_in_bytes,

@@ -83,18 +83,18 @@ def _learn(plan, name) -> Phase:
   prompts, rows, repeats = plan.micro_prompts, plan.micro_rows, micros
   if not update:  # the whole batch of a step at once
     prompts, rows, repeats = r.num_prompts, e.num_rows, 1
-  dense = lambda p, n: (p * r.prompt_length * r.prompt_length + n
-                        * r.completion_length * (
-                            r.prompt_length + r.completion_length))
-  needed = (prompts * r.prompt_length ** 2 / 2 + rows * r.completion_length * (
-      r.prompt_length + r.completion_length / 2))
-  own_prompts = plan_lib.each(prompts, plan.batch_shards)
-  own_rows = plan_lib.each(rows, plan.batch_shards)
+  # Whole squares where all scores are held, half of them where a kernel
+  # leaves out what does not meet.
+  pairs = lambda p, n, part: (
+      p * r.prompt_length ** 2 * part + n * r.completion_length * (
+          r.prompt_length + r.completion_length * part))
+  own_prompts, own_rows = plan.own_sequences(prompts)
   tokens = (own_prompts * r.prompt_length + own_rows * r.completion_length)
-  layers = layer_flops(c, tokens, dense(own_prompts, own_rows)) / tensor
+  own_pairs = pairs(own_prompts, own_rows, 0.5 if plan.is_grouped else 1)
+  layers = layer_flops(c, tokens, own_pairs) / tensor
   head = head_flops(c, own_rows * r.completion_length) / tensor
   all_tokens = prompts * r.prompt_length + rows * r.completion_length
-  model = (layer_flops(c, all_tokens, needed)
+  model = (layer_flops(c, all_tokens, pairs(prompts, rows, 0.5))
            + head_flops(c, rows * r.completion_length))
   again = e.model.remat != 'none'
   others = _num_others(e) if update else 0
@@ -144,7 +144,7 @@ def _collectives(plan, tokens, passes, update) -> float:
 
 
 def _prefill(plan) -> Phase:
-  e, c, r = plan.experiment, plan.architecture, plan.experiment.rollout
+  c, r = plan.architecture, plan.experiment.rollout
   chunk = min(plan_lib.CHUNK, r.prompt_length)
   own = -(-r.num_prompts // plan.num_processes)
   calls = -(-own // plan_lib.PROMPTS) * -(-r.prompt_length // chunk)

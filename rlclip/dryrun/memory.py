@@ -40,19 +40,18 @@ def update(plan: plan_lib.Plan) -> dict[str, float]:
   e, c, r = plan.experiment, plan.architecture, plan.experiment.rollout
   _, fsdp, tensor = plan.mesh
   shards, size = fsdp * tensor, plan.itemsize
-  prompts = plan_lib.each(plan.micro_prompts, plan.batch_shards)
-  rows = plan_lib.each(plan.micro_rows, plan.batch_shards)
+  prompts, rows = plan.own_sequences(plan.micro_prompts)
   tokens = prompts * r.prompt_length + rows * r.completion_length
   heads, kv = c.num_heads * c.head_dim, 2 * c.num_kv_heads * c.head_dim
   # In one layer: products' results are float32 first.
   inside = (_F32 + size) * (
       3 * c.intermediate_size + 2 * heads + 2 * kv) / tensor
-  saved = size * c.hidden_size + size * kv / tensor
+  saved = size * c.hidden_size + (0 if plan.is_grouped else size * kv / tensor)
   layers = (saved * c.num_layers + inside if e.model.remat == 'layer'
             else (inside + saved) * c.num_layers)
   score_rows = rows * c.num_heads / tensor * r.completion_length
   scores = 0.0
-  if uses_dense_scores(plan):
+  if not plan.is_grouped:
     width = r.completion_length + r.prompt_length
     # Scores, their exponentials and the gradient of either.
     scores = score_rows * width * (2 * _F32 + size)
@@ -73,9 +72,3 @@ def update(plan: plan_lib.Plan) -> dict[str, float]:
 def total(plan: plan_lib.Plan) -> float:
   """Of a device, in the update, which takes most."""
   return sum(resident(plan).values()) + sum(update(plan).values())
-
-
-def uses_dense_scores(plan: plan_lib.Plan) -> bool:
-  """Whether attention holds the scores of all pairs."""
-  del plan
-  return True

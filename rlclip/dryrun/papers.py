@@ -52,8 +52,8 @@ def table(entries: Sequence[_Entry]) -> str:
   lines = [
       '# The published experiments on TPU slices',
       '',
-      'Made by `python -m experiments.dryrun --papers`. The learner\'s and the '
-      "sampler's own functions were compiled for each slice from shapes alone, "
+      'Made by `python -m experiments.dryrun --papers=configs/papers/slices.py`. '
+      "The learner's and the sampler's own functions were compiled for each slice from shapes alone, "
       'no chip attached: GiB are the compiler\'s, seconds are rooflines, that '
       'is bounds from below for completions of full length, with published '
       'figures of the chips. What is ours in a config is said there; slices '

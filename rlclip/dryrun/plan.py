@@ -5,6 +5,7 @@ import math
 from rlclip import config as config_lib
 from rlclip.dryrun import chips
 from rlclip.models import config as model_config
+from rlclip.models import groups
 from rlclip.sampler import slots as slots_lib
 
 # As the engine's: tokens of a prompt computed at once, prompts at once, and
@@ -49,6 +50,22 @@ class Plan:
   def micro_rows(self) -> int:
     """Completions of a micro-batch."""
     return self.micro_prompts * self.experiment.rollout.group_size
+
+  @property
+  def is_grouped(self) -> bool:
+    """Whether the learner lays a group in one sequence; see models.groups."""
+    kind = self.experiment.model.attention
+    return kind == 'splash' or (
+        kind == 'auto' and self.slice.chip.kind == 'tpu')
+
+  def own_sequences(self, prompts: int) -> tuple[float, float]:
+    """(prompts, completions) of so many groups that one device computes."""
+    group, shards = self.experiment.rollout.group_size, self.batch_shards
+    if self.is_grouped:
+      parts = groups.num_parts(prompts, group, shards)
+      own = each(prompts * parts, shards)
+      return own, own * group / parts
+    return each(prompts, shards), each(prompts * group, shards)
 
   @property
   def num_slots(self) -> int:

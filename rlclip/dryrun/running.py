@@ -8,8 +8,9 @@ from typing import Any, Mapping
 from rlclip import assembly
 from rlclip import config as config_lib
 from rlclip.data import tokenizer
-from rlclip.dryrun import chips, compilation, memory, report
+from rlclip.dryrun import chips, compilation, memory
 from rlclip.dryrun import plan as plan_lib
+from rlclip.dryrun import report
 from rlclip.models import config as model_config
 from rlclip.models import huggingface
 

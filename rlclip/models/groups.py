@@ -122,8 +122,7 @@ def completion_states(apply: Callable[..., tuple], grouped: GroupedAttention,
   num_prompts, prompt_length = prompts.shape
   num_rows, length = completions.shape
   group = num_rows // num_prompts
-  parts = next((n for n in range(1, group + 1) if group % n == 0
-                and num_prompts * n % grouped.num_shards == 0), 1)
+  parts = num_parts(num_prompts, group, grouped.num_shards)
   prompts, lengths = (jnp.repeat(x, parts, 0)
                       for x in (prompts, prompt_lengths))
   size = group // parts
@@ -147,6 +146,12 @@ def completion_states(apply: Callable[..., tuple], grouped: GroupedAttention,
   last = jnp.repeat(last, size, 0)
   states = states[:, prompt_length:used].reshape(num_rows, length, -1)
   return jnp.concatenate([last, states[:, :-1]], 1)
+
+
+def num_parts(num_prompts: int, group_size: int, num_shards: int) -> int:
+  """Sequences a group is cut into, for all shards to have as many; else 1."""
+  return next((n for n in range(1, group_size + 1) if group_size % n == 0
+               and num_prompts * n % num_shards == 0), 1)
 
 
 def dense(query: Array, key: Array, value: Array, layout: Layout) -> Array:

@@ -2,8 +2,8 @@
 import functools
 
 import jax
-from jax.sharding import AxisType, NamedSharding, PartitionSpec
 import jax.numpy as jnp
+from jax.sharding import AxisType, NamedSharding, PartitionSpec
 import numpy as np
 import pytest
 
@@ -88,7 +88,7 @@ ENTRY %main (a: bf16[4,8]) -> bf16[32,8] {
   %s = (f32[2,8]{1,0}, f32[16,8]{1,0}, u32[]) collective-permute-start(%a), \
 channel_id=9, source_target_pairs={{0,1},{1,0}}
   %r = f32[2,8]{1,0} reduce-scatter(%a), channel_id=10, \
-replica_groups=[2,8]<=[16], dimensions={0}, to_apply=%part.1
+replica_groups=[2,8]<=[16], dimensions={0}, to_apply=%add
   ROOT %e = bf16[32,8]{1,0} fusion(%a), kind=kCustom, calls=%part.2
 }
 """

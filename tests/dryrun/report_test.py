@@ -73,7 +73,7 @@ def test_tokens_a_second_are_a_steps_over_its_roofline():
 
 def test_advice_names_what_saves_most():
   # Logits of 4,096 tokens and 8 rows of activations a device, no remat.
-  plan = make_plan(rollout__num_prompts=32, rollout__completion_length=512)
+  plan = make_plan(rollout__num_prompts=32, rollout__completion_length=448)
   found = advice.best(plan)
   assert len(found) == 3
   assert [a.saved for a in found] == sorted(
@@ -173,6 +173,6 @@ def test_the_main_exits_with_1_where_a_config_does_not_fit(tmp_path):
   assert json.loads((tmp_path / 'r.json').read_text())['fits']
   found = _main('--config=configs/tiny.py', '--topology=h100:1',
                 '--backend=gpu', '--config.model.architecture.hidden_size='
-                '65536', '--config.model.architecture.num_layers=40')
+                '65536', '--config.model.architecture.num_layers=400')
   assert found.returncode == 1
   assert 'DOES NOT FIT' in found.stdout
