@@ -6,6 +6,21 @@ from typing import Any, Mapping, NamedTuple, Protocol, Sequence
 from rlclip.dryrun import report, running
 
 
+_HEAD = """# The published experiments on TPU slices
+
+Made by `python -m experiments.dryrun --papers=configs/papers/slices.py`. The
+learner's and the sampler's own functions were compiled for each slice from
+shapes alone, no chip attached. GiB are the compiler's, of the phase that takes
+most, with what lies beside it. Seconds are rooflines, that is bounds from below,
+for completions of full length and with the chips' published figures. Rules of
+one model and context that are not listed differ from the listed one by
+elementwise work alone. Slices, meshes, micro-batches and slots are ours.
+
+| config | slice | GiB a device, of | verdict | s a step | of these decode, \
+update | bound by | MFU of an update |
+| --- | --- | --- | --- | --- | --- | --- | --- |"""
+
+
 class Row(Protocol):
   """What is compiled for where; see configs/papers/slices.py."""
   name: str
@@ -49,21 +64,7 @@ def write(rows: Sequence[Row], output: pathlib.Path, *,
 
 def table(entries: Sequence[_Entry]) -> str:
   """The Markdown page of reports, and of rows that have none."""
-  lines = [
-      '# The published experiments on TPU slices',
-      '',
-      'Made by `python -m experiments.dryrun --papers=configs/papers/slices.py`. '
-      "The learner's and the sampler's own functions were compiled for each slice from shapes alone, "
-      'no chip attached: GiB are the compiler\'s, seconds are rooflines, that '
-      'is bounds from below for completions of full length, with published '
-      'figures of the chips. What is ours in a config is said there; slices '
-      'and what depends on them always are. '
-      'Rules of one model and context that are not listed differ from the '
-      'listed one by elementwise work alone.',
-      '',
-      '| config | slice | GiB a device, of | verdict | s a step | of these '
-      'decode, update | bound by | MFU of an update |',
-      '| --- | --- | --- | --- | --- | --- | --- | --- |']
+  lines = [_HEAD]
   for row, found in entries:
     if found is not None:
       lines.append(_line(found))
