@@ -5,14 +5,13 @@ from typing import Any, Mapping, NamedTuple, Protocol, Sequence
 
 from rlclip.dryrun import report, running
 
-
 _HEAD = """# The published experiments on TPU slices
 
 Made by `python -m experiments.dryrun --papers=configs/papers/slices.py`. The
 learner's and the sampler's own functions were compiled for each slice from
 shapes alone, no chip attached. GiB are the compiler's, of the phase that takes
-most, with what lies beside it. Seconds are rooflines, that is bounds from below,
-for completions of full length and with the chips' published figures. Rules of
+most, with what lies beside it. Seconds are rooflines, bounds from below, for
+completions of full length and with the chips' published figures. Rules of
 one model and context that are not listed differ from the listed one by
 elementwise work alone. Slices, meshes, micro-batches and slots are ours.
 
@@ -38,7 +37,8 @@ def write(rows: Sequence[Row], output: pathlib.Path, *,
   """Compiles rows that have no report yet, one by one, and writes the table.
 
   Reports lie beside the table, in a folder of its name, so that a call that
-  was interrupted goes on; to make a row anew, remove its file.
+  was interrupted goes on; to make a row anew, remove its file. What is
+  compiled of a row is kept, too, until the row is done.
 
   Args:
     rows: in the order in which they are compiled.
@@ -54,10 +54,12 @@ def write(rows: Sequence[Row], output: pathlib.Path, *,
     if not path.exists() and wanted:
       made = running.run(
           row.config, row.topology, name=row.name,
-          config_json=_model(models, row.config))
+          config_json=_model(models, row.config),
+          part=path.with_suffix('.part.json'))
       report.show(made)
       path.write_text(
           json.dumps(report.as_dict(made), indent=1) + '\n', encoding='utf-8')
+      path.with_suffix('.part.json').unlink(missing_ok=True)
     output.write_text(table([_entry(folder, r) for r in rows]),
                       encoding='utf-8')
 

@@ -131,6 +131,29 @@ def test_what_cannot_fit_is_not_compiled(monkeypatch):
   assert not made.fits and made.analysis_only
 
 
+def test_a_call_goes_on_where_the_last_one_ended(monkeypatch, tmp_path):
+  sent = hlo.Collective('all-reduce', 10, 4, 2, True)
+  compiled = []
+
+  def compile_one(lower):
+    compiled.append(lower)
+    if lower == 'second' and len(compiled) == 2:
+      raise KeyboardInterrupt
+    return report.Program(arguments=GIB, collectives=(sent,))
+  monkeypatch.setattr(running.compilation, 'devices', lambda _: [])
+  monkeypatch.setattr(running.compilation, 'on_devices', lambda s, _: (s, 4))
+  monkeypatch.setattr(running.compilation, 'functions', lambda *_: [
+      ('decode', 'first'), ('update', 'second')])
+  monkeypatch.setattr(running.compilation, 'compile_one', compile_one)
+  part = tmp_path / 'part.json'
+  with pytest.raises(KeyboardInterrupt):
+    running.run(arithmetic(), 'v5e:1x1', part=part)
+  made = running.run(arithmetic(), 'v5e:1x1', part=part)
+  assert compiled == ['first', 'second', 'second']
+  assert made.lines[1].program.collectives == (sent,)
+  assert made.lines[-1].program.total == GIB
+
+
 class Row(NamedTuple):
   name: str
   config: Any
@@ -140,9 +163,9 @@ class Row(NamedTuple):
 def test_the_table_of_papers_keeps_what_was_run(tmp_path, monkeypatch):
   runs = []
 
-  def run(config, topology, *, name, config_json):
+  def run(config, topology, *, name, config_json, part):
     runs.append(name)
-    del config, config_json
+    del config, config_json, part
     return report.make(make_plan(topology, rollout__num_prompts=8),
                        {'update': program(arguments=1)}, config=name,
                        model='m')
