@@ -21,11 +21,13 @@ import tempfile
 from typing import Any, Iterator, Mapping, Sequence
 
 # Keys in which a resumed run may differ from the run it continues: where and
-# how long it runs and what it shows, but not what a step computes. `mesh.*`
-# and `model.remat` keep the mathematics and change the order of sums.
+# how long it runs and what it shows, but not what a step computes. `mesh.*`,
+# `model.attention` and `model.remat` keep the mathematics and change the
+# order of sums.
 MAY_DIFFER = (
     'num_steps', 'mesh.*', 'evaluation.*', 'checkpoint.*', 'logging.*',
-    'model.remat', 'reward.num_workers', 'rollout.num_slots',
+    'model.attention', 'model.remat', 'reward.num_workers',
+    'rollout.num_slots',
     'rollout.prompt_length', 'rollout.steps_per_round', 'task.data_dir',
     'learner.logits_chunk', 'sampler.urls', 'sampler.weights_folder',
     'sampler.in_flight', 'sampler.timeout', 'sampler.reload_timeout',
