@@ -3,7 +3,6 @@
 The learner's update and score and the sampler's functions are lowered with
 abstract arguments on devices that only describe a slice: nothing is allocated.
 """
-import dataclasses
 import functools
 import os
 import re
@@ -12,7 +11,6 @@ from typing import Any, Callable, Iterator
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from rlclip import assembly, partitioning
 from rlclip.dryrun import chips, hlo
@@ -28,12 +26,16 @@ from rlclip.types import Batch
 _ENVIRONMENT = {
     'TPU_SKIP_MDS_QUERY': '1', 'TPU_WORKER_HOSTNAMES': 'localhost',
     'TPU_ACCELERATOR_TYPE': 'v5litepod-4'}
+_HOST = {2: '2x2', 3: '2x2x1'}  # a host's chips, by the torus's dimensions
 _NO_ROOM = re.compile(r'Used ([\d.]+)([KMGT]) of ([\d.]+)([KMGT]) hbm')
 _UNITS = {'K': 2 ** 10, 'M': 2 ** 20, 'G': 2 ** 30, 'T': 2 ** 40}
 
 
-def devices(slice_: chips.Slice) -> list[Any]:
-  """Descriptions of a slice's devices.
+def devices(slice_: chips.Slice) -> tuple[list[Any], list[Any]]:
+  """Descriptions of a slice's devices, and of those of one of its hosts.
+
+  A host's are a slice of their own: the compiler numbers what it compiles for
+  from 0, wherever that lies in a larger slice.
 
   Raises:
     ValueError: libtpu is not there, or knows no such slice.
@@ -48,35 +50,36 @@ def devices(slice_: chips.Slice) -> list[Any]:
         "Compiling for a TPU that is not attached needs the package libtpu. "
         "Install the extra 'tpu': pip install 'rlclip[tpu]'. Without it "
         '--analysis_only estimates by arithmetic.') from error
+  found = _described(slice_.name)
+  if all(d.process_index == found[0].process_index for d in found):
+    return found, found
+  chip = slice_.name.partition(':')[0]
+  return found, _described(f'{chip}:{_HOST[slice_.chip.dims]}')
+
+
+def _described(name: str) -> list[Any]:
   from jax.experimental import topologies
   try:
-    found = topologies.get_topology_desc(
-        platform='tpu', topology_name=slice_.name)
+    return list(topologies.get_topology_desc(
+        platform='tpu', topology_name=name).devices)
   except jax.errors.JaxRuntimeError as error:
     raise ValueError(
-        f'libtpu knows no slice {slice_.name!r}: {error}. Take one that is '
-        f"sold, as 'v5e:4x4', 'v6e:8x8' or 'v5p:2x2x4'.") from error
-  return list(found.devices)
+        f'libtpu knows no slice {name!r}: {error}. Take one that is sold, as '
+        f"'v5e:4x4', 'v6e:8x8' or 'v5p:2x2x4'.") from error
 
 
-def on_devices(slice_: chips.Slice, found: list[Any]
-               ) -> tuple[chips.Slice, int]:
-  """The slice as JAX sees it, and its devices a process."""
-  slice_ = dataclasses.replace(slice_, num_devices=len(found))
-  return slice_, sum(d.process_index == found[0].process_index for d in found)
-
-
-def functions(plan: plan_lib.Plan, found: list[Any]
+def functions(plan: plan_lib.Plan, found: list[Any], host: list[Any]
               ) -> Iterator[tuple[str, Callable[[], jax.stages.Lowered]]]:
   """(name, call that lowers it) of what an RL step runs on devices.
 
   Args:
     plan: the config on its slice.
     found: the slice's devices, or as many others.
+    host: those of one process.
   """
   e = plan.experiment
   if e.sampler.kind == 'local':
-    yield from _sampler(plan, found)
+    yield from _sampler(plan, host)
   mesh = partitioning.make(*plan.mesh, devices=found)
   model, spec, learner = assembly.learner(e, plan.architecture, mesh)
   state = _abstract(
@@ -145,11 +148,10 @@ def _abstract_batch(plan, mesh, num_prompts) -> Batch:
   return _abstract(batch, mesh.batch_shardings(batch))
 
 
-def _sampler(plan, found):
-  """The sampler's functions on the devices of the first process."""
+def _sampler(plan, host):
+  """The sampler's functions on the devices of one process."""
   e, sizes = plan.experiment, plan.slot_sizes()
-  own = found[:int(np.prod(plan.host_mesh))]
-  mesh = partitioning.make(*plan.host_mesh, devices=own)
+  mesh = partitioning.make(*plan.host_mesh, devices=host)
   dtype = jnp.dtype(e.model.dtype)
   model = transformer.make(
       plan.architecture, dtype=dtype, decoding=True, constrain=mesh.constrain)

@@ -48,18 +48,18 @@ def run(config: Mapping[str, Any], topology: str, *, backend: str = 'tpu',
         f'{slice_.chip.kind}, or another --topology.')
   architecture = _architecture(experiment, config_json)
   compiles = backend == 'tpu' and not analysis_only
-  found, local = [], 0
+  found, host = [], []
   if compiles:
-    found = compilation.devices(slice_)
-    slice_, local = compilation.on_devices(slice_, found)
-  plan = plan_lib.make(experiment, architecture, slice_, local)
+    found, host = compilation.devices(slice_)
+    slice_ = dataclasses.replace(slice_, num_devices=len(found))
+  plan = plan_lib.make(experiment, architecture, slice_, len(host))
   programs = _read(part)
   held = sum(memory.resident(plan).values())
   _log.info('Estimated %.2f GiB a device of %.2f.',
             memory.total(plan) / chips.GIB, slice_.hbm / chips.GIB)
   # What lies there throughout is certain: no compiler finds room for more.
   if compiles and held <= slice_.usable:
-    for phase, lower in compilation.functions(plan, found):
+    for phase, lower in compilation.functions(plan, found, host):
       if phase in programs:
         continue
       programs[phase] = compilation.compile_one(lower)

@@ -189,9 +189,13 @@ def splash(query: Array, key: Array, value: Array, layout: Layout, *,
           block_q_dkv=block, block_kv_dkv=block, block_kv_dkv_compute=block,
           block_q_dq=block, block_kv_dq=block),
       interpret=interpret)
-  scaled = query * query.shape[-1] ** -0.5
+  width = query.shape[-1]
+  # The kernel takes whole lanes; zeros change no score and no sum.
+  pad = lambda x: jnp.pad(x, ((0, 0),) * 3 + ((0, -width % _LANES),))
   segments = library.SegmentIds(layout.segments, layout.segments)
-  return jax.vmap(kernel)(scaled, key, value, segments).astype(query.dtype)
+  out = jax.vmap(kernel)(
+      pad(query * width ** -0.5), pad(key), pad(value), segments)
+  return out[..., :width].astype(query.dtype)
 
 
 def _mask(library, layout):

@@ -25,7 +25,8 @@ def programs():
       rollout__num_prompts=8, rollout__prompt_length=16,
       rollout__completion_length=32, model__remat='layer',
       learner__num_mini_batches=2, algorithm__anchor='old')
-  functions = compilation.functions(plan, jax.devices()[:4])
+  functions = compilation.functions(
+      plan, jax.devices()[:4], jax.devices()[:4])
   return plan, {name: compilation.compile_one(lower)
                 for name, lower in functions}
 
@@ -74,11 +75,12 @@ def test_without_libtpu_the_extra_is_named():
 def test_a_small_config_compiles_for_a_tpu(tmp_path):
   # In a process of its own: libtpu reads the environment once.
   made = subprocess.run(
+      # Two hosts, on each of which the sampler's weights are cut.
       [sys.executable, '-m', 'experiments.dryrun', '--config=configs/tiny.py',
-       '--topology=v5e:2x2', '--config.mesh.data=1', '--config.mesh.fsdp=-1',
-       f'--json={tmp_path}/report.json'], cwd=_ROOT, capture_output=True,
-      text=True, check=False, timeout=1200)
+       '--topology=v5e:2x4', '--config.mesh.data=1', '--config.mesh.fsdp=4',
+       '--config.mesh.tensor=2', f'--json={tmp_path}/report.json'],
+      cwd=_ROOT, capture_output=True, text=True, check=False, timeout=1200)
   assert made.returncode == 0, made.stderr[-2000:]
   found = json.loads((tmp_path / 'report.json').read_text(encoding='utf-8'))
-  assert not found['analysis_only'] and found['num_devices'] == 4
+  assert not found['analysis_only'] and found['num_devices'] == 8
   assert all(line['program'] for line in found['lines'])

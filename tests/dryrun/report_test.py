@@ -114,6 +114,10 @@ def test_arithmetic_alone_needs_no_libtpu():
   assert made.num_devices == 1
 
 
+def _four(_):
+  return [None] * 4, [None] * 4
+
+
 def test_a_slice_of_another_backend_is_refused():
   with pytest.raises(ValueError, match='--backend=gpu'):
     running.run(arithmetic(), 'h100:8')
@@ -122,9 +126,8 @@ def test_a_slice_of_another_backend_is_refused():
 def test_what_cannot_fit_is_not_compiled(monkeypatch):
   def compiled(*_):
     raise AssertionError('compiled')
-  monkeypatch.setattr(running.compilation, 'devices', lambda _: [])
+  monkeypatch.setattr(running.compilation, 'devices', _four)
   monkeypatch.setattr(running.compilation, 'functions', compiled)
-  monkeypatch.setattr(running.compilation, 'on_devices', lambda s, _: (s, 4))
   made = running.run(
       arithmetic(**{'model.architecture.hidden_size': 1 << 15,
                     'model.architecture.num_layers': 64}), 'v5e:2x2')
@@ -140,15 +143,14 @@ def test_a_call_goes_on_where_the_last_one_ended(monkeypatch, tmp_path):
     if lower == 'second' and len(compiled) == 2:
       raise KeyboardInterrupt
     return report.Program(arguments=GIB, collectives=(sent,))
-  monkeypatch.setattr(running.compilation, 'devices', lambda _: [])
-  monkeypatch.setattr(running.compilation, 'on_devices', lambda s, _: (s, 4))
+  monkeypatch.setattr(running.compilation, 'devices', _four)
   monkeypatch.setattr(running.compilation, 'functions', lambda *_: [
       ('decode', 'first'), ('update', 'second')])
   monkeypatch.setattr(running.compilation, 'compile_one', compile_one)
   part = tmp_path / 'part.json'
   with pytest.raises(KeyboardInterrupt):
-    running.run(arithmetic(), 'v5e:1x1', part=part)
-  made = running.run(arithmetic(), 'v5e:1x1', part=part)
+    running.run(arithmetic(), 'v5e:2x2', part=part)
+  made = running.run(arithmetic(), 'v5e:2x2', part=part)
   assert compiled == ['first', 'second', 'second']
   assert made.lines[1].program.collectives == (sent,)
   assert made.lines[-1].program.total == GIB

@@ -11,10 +11,10 @@ from rlclip import partitioning
 from rlclip.models import config as config_lib
 from rlclip.models import groups, scoring, transformer
 
-# Two layers with two key-value heads of the kernel's width.
+# Two layers with two key-value heads, narrower than the kernel's lanes.
 CONFIG = config_lib.ModelConfig(
     'qwen3', vocab_size=64, hidden_size=64, num_layers=2, num_heads=4,
-    num_kv_heads=2, head_dim=128, intermediate_size=64, qk_norm=True,
+    num_kv_heads=2, head_dim=64, intermediate_size=64, qk_norm=True,
     initializer_range=0.2)
 P, G, S, C = 2, 4, 24, 26
 
