@@ -1,7 +1,7 @@
 """The table of the published experiments, made row by row and resumable."""
 import json
 import pathlib
-from typing import Any, Mapping, NamedTuple, Protocol, Sequence
+from typing import Any, Mapping, Protocol, Sequence
 
 from rlclip.dryrun import report, running
 
@@ -14,10 +14,17 @@ most, with what lies beside it. Seconds are rooflines, bounds from below, for
 completions of full length and with the chips' published figures. Rules of
 one model and context that are not listed differ from the listed one by
 elementwise work alone. Slices, meshes, micro-batches and slots are ours.
+"""
 
-| config | slice | GiB a device, of | verdict | s a step | of these decode, \
-update | bound by | MFU of an update |
-| --- | --- | --- | --- | --- | --- | --- | --- |"""
+_COLUMNS = (
+    '| config | slice | GiB a device, of | verdict | s a step | of these '
+    'decode, update | bound by | MFU of an update |',
+    '| --- | --- | --- | --- | --- | --- | --- | --- |')
+
+_LEFT = """## Not compiled yet: by arithmetic alone
+
+The same columns, estimated, as `--analysis_only` does.
+"""
 
 
 class Row(Protocol):
@@ -25,11 +32,6 @@ class Row(Protocol):
   name: str
   config: Any
   topology: str
-
-
-class _Entry(NamedTuple):
-  row: Row
-  found: Mapping[str, Any] | None  # a report as it was written; None if not run
 
 
 def write(rows: Sequence[Row], output: pathlib.Path, *,
@@ -48,32 +50,38 @@ def write(rows: Sequence[Row], output: pathlib.Path, *,
   """
   folder = output.with_suffix('')
   folder.mkdir(parents=True, exist_ok=True)
+  run = lambda row, **how: running.run(
+      row.config, row.topology, name=row.name,
+      config_json=_model(models, row.config), **how)
+  estimates = [report.as_dict(run(row, analysis_only=True)) for row in rows]
+
+  def reports():
+    paths = [_path(folder, row) for row in rows]
+    return [json.loads(path.read_text(encoding='utf-8')) if path.exists()
+            else estimate for path, estimate in zip(paths, estimates)]
+
+  output.write_text(table(reports()), encoding='utf-8')
   for row in rows:
     path = _path(folder, row)
     wanted = not only or any(part in row.name for part in only)
-    if not path.exists() and wanted:
-      made = running.run(
-          row.config, row.topology, name=row.name,
-          config_json=_model(models, row.config),
-          part=path.with_suffix('.part.json'))
-      report.show(made)
-      path.write_text(
-          json.dumps(report.as_dict(made), indent=1) + '\n', encoding='utf-8')
-      path.with_suffix('.part.json').unlink(missing_ok=True)
-    output.write_text(table([_entry(folder, r) for r in rows]),
-                      encoding='utf-8')
+    if path.exists() or not wanted:
+      continue
+    part = path.with_suffix('.part.json')
+    made = run(row, part=part)
+    report.show(made)
+    path.write_text(
+        json.dumps(report.as_dict(made), indent=1) + '\n', encoding='utf-8')
+    part.unlink(missing_ok=True)
+    output.write_text(table(reports()), encoding='utf-8')
 
 
-def table(entries: Sequence[_Entry]) -> str:
-  """The Markdown page of reports, and of rows that have none."""
-  lines = [_HEAD]
-  for row, found in entries:
-    if found is not None:
-      lines.append(_line(found))
-  left = [f'- `{row.name}` on {row.topology}' for row, found in entries
-          if found is None]
+def table(reports: Sequence[Mapping[str, Any]]) -> str:
+  """The Markdown page; rows that were not compiled stand apart."""
+  done = [_line(found) for found in reports if not found['analysis_only']]
+  left = [_line(found) for found in reports if found['analysis_only']]
+  lines = [_HEAD, *_COLUMNS, *done]
   if left:
-    lines += ['', 'Not run yet:', '', *left]
+    lines += ['', _LEFT, *_COLUMNS, *left]
   return '\n'.join(lines) + '\n'
 
 
@@ -90,12 +98,6 @@ def _line(found) -> str:
       f'{seconds("decode"):,.0f}, {seconds("update"):,.0f}',
       f'{longest}: {phases[longest]["bound"]}', f'{found["update_mfu"]:.0%}')
   return f'| {" | ".join(cells)} |'
-
-
-def _entry(folder, row) -> _Entry:
-  path = _path(folder, row)
-  return _Entry(row, json.loads(path.read_text(encoding='utf-8'))
-                if path.exists() else None)
 
 
 def _path(folder, row) -> pathlib.Path:
