@@ -20,6 +20,7 @@ def get_config():
   m.dtype = 'float32'  # of activations: float32, bfloat16; weights float32
   m.remat = 'dots'  # what the backward pass recomputes of a layer: none,
   # dots (all but products with weights), layer (everything)
+  m.attention = 'auto'  # of the learner: auto, xla, splash (auto: on TPUs)
   m.architecture = a = config_dict.ConfigDict()  # read where path is ''
   a.family = 'llama'  # llama, qwen2, qwen3
   a.hidden_size = 128  # width of the residual stream

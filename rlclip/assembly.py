@@ -11,15 +11,15 @@ from rlclip import checkpoint
 from rlclip import config as config_lib
 from rlclip import distributed, evaluate
 from rlclip import learner as learner_lib
-from rlclip import losses, machine_checks, partitioning, rollouts, workdir
+from rlclip import (losses, machine_checks, partitioning, rollouts, samplers,
+                    workdir)
 from rlclip.data import report, tasks
 from rlclip.data import tokenizer as tokenizer_lib
 from rlclip.models import config as model_config
-from rlclip.models import huggingface, transformer
+from rlclip.models import groups, huggingface, transformer
 from rlclip.rewards import extraction, golds
 from rlclip.rewards import pool as pool_lib
 from rlclip.rewards import shaping, shared
-from rlclip.sampler import engine, fleet, hosts, remote
 from rlclip.types import Params, Prompt, Sampler, SamplingSpec, TrainState
 
 _CHECKED = 1 << 16  # training rows looked at
@@ -56,21 +56,58 @@ def build(experiment: config_lib.Experiment) -> Parts:
     task = report.without(
         task, tokenizer, drop=e.task.drop, limit=e.rollout.prompt_length,
         tests=functools.partial(_test_examples, e, task))
-  architecture = _architecture(e, tokenizer)
+  config = architecture(e, tokenizer)
   mesh = partitioning.make(e.mesh.data, e.mesh.fsdp, e.mesh.tensor)
   machine_checks.check_processes(e)
-  dtype = jnp.dtype(e.model.dtype)
+  model, spec, made = learner(e, config, mesh)
+  sampler = samplers.make(e, config, tokenizer, mesh)
+  return Parts(e, task, tokenizer, mesh, model, spec, made, sampler)
+
+
+def learner(
+    experiment: config_lib.Experiment, architecture: model_config.ModelConfig,
+    mesh: partitioning.Partitioner
+) -> tuple[transformer.Model, losses.LossSpec, learner_lib.Learner]:
+  """Model, rule and learner of an experiment on a mesh, without weights."""
+  e, spec = experiment, experiment.loss_spec
+  grouped = groups.make(e.model.attention, mesh)
+  if e.learner.packing and grouped is not None:
+    raise ValueError(
+        'config.learner.packing is for the attention xla, got a whole group in '
+        'one sequence. Set config.model.attention to xla, or no packing.')
   model = transformer.make(
-      architecture, dtype=dtype, remat=e.model.remat,
-      constrain=mesh.constrain)
-  spec = e.loss_spec
-  learner = learner_lib.make(
+      architecture, dtype=jnp.dtype(e.model.dtype), remat=e.model.remat,
+      constrain=mesh.constrain, grouped=grouped)
+  made = learner_lib.make(
       model, losses.make(spec), optimizer(e), mesh,
       temperature=e.rollout.temperature,
       num_micro_batches=e.learner.num_micro_batches,
       chunk=e.learner.logits_chunk, statistics=spec.needs, dials=spec.dials)
-  sampler = _SAMPLERS[e.sampler.kind](e, architecture, tokenizer, mesh)
-  return Parts(e, task, tokenizer, mesh, model, spec, learner, sampler)
+  return model, spec, made
+
+
+def architecture(
+    experiment: config_lib.Experiment, tokenizer: tokenizer_lib.Tokenizer
+) -> model_config.ModelConfig:
+  """The pretrained model's config, or the config's own for random weights."""
+  e = experiment
+  if not e.model.path:
+    a = e.model.architecture
+    return model_config.ModelConfig(
+        family=a.family, vocab_size=tokenizer.vocab_size,
+        hidden_size=a.hidden_size, num_layers=a.num_layers,
+        num_heads=a.num_heads, num_kv_heads=a.num_kv_heads,
+        head_dim=a.head_dim, intermediate_size=a.intermediate_size,
+        max_positions=a.max_positions, qkv_bias=a.family == 'qwen2',
+        qk_norm=a.family == 'qwen3')
+  config = huggingface.read_config(e.model.path)
+  total = e.rollout.prompt_length + e.rollout.completion_length
+  if total > config.max_positions:
+    raise ValueError(
+        f'rollout.prompt_length + rollout.completion_length = {total} is more '
+        f'than the {config.max_positions} positions of {e.model.path}. Lower '
+        f'one of them.')
+  return config
 
 
 def get_task(experiment: config_lib.Experiment, name: str,
@@ -298,51 +335,6 @@ def evaluate_task(
       extract=extraction.get(task.reward), problems_at_once=at_once, show=show)
 
 
-def _local(experiment, architecture, tokenizer, mesh) -> Sampler:
-  """The engine; with several processes one in each, on its own devices."""
-  e, count = experiment, jax.process_count()
-  own_mesh = partitioning.within_process(mesh) if count > 1 else mesh
-  own = engine.Engine(
-      architecture, seed=e.seed, num_slots=-(-e.num_slots // count),
-      max_prompt=e.rollout.prompt_length,
-      max_tokens=e.rollout.completion_length,
-      steps_per_round=e.rollout.steps_per_round,
-      dtype=jnp.dtype(e.model.dtype), constrain=own_mesh.constrain,
-      decode=tokenizer.decode)
-  if count == 1:
-    return own
-  model = transformer.make(architecture)
-  return hosts.Hosts(own, own_mesh.tree_shardings(
-      model.axes, jax.eval_shape(model.init, jax.random.key(0))))
-
-
-def _remote(experiment, architecture, tokenizer, mesh) -> Sampler:
-  """Waits for the servers, and refuses those that do not fit."""
-  del mesh
-  e, s = experiment, experiment.sampler
-  if distributed.several():
-    raise ValueError(
-        f'config.sampler.kind must be local in a run of '
-        f'{jax.process_count()} processes, got {s.kind}: each would write the '
-        f'weights of its own. Run one process, or set it to local.')
-  if e.model.path:
-    tokenizer_dir = huggingface.fetch(e.model.path)
-  else:
-    tokenizer_dir = os.path.join(s.weights_folder, 'tokenizer')
-    tokenizer.save(tokenizer_dir)
-  sampler = remote.Remote(
-      architecture,
-      remote.Served(s.urls, s.kind, s.model, s.weights_folder, tokenizer_dir,
-                    s.dtype),
-      seed=e.seed, max_prompt=e.rollout.prompt_length,
-      max_tokens=e.rollout.completion_length,
-      settings=fleet.Settings(
-          timeout_s=s.timeout, reload_timeout_s=s.reload_timeout,
-          retries=s.retries, patience_s=s.patience, in_flight=s.in_flight))
-  sampler.connect()
-  return sampler
-
-
 def _evaluation_tasks(experiment, task):
   e = experiment
   own = {e.task.name: task} if 'test' in task.splits else {}
@@ -364,29 +356,3 @@ def _test_examples(experiment, task):
   return {
       name: some[:max(asked, _TESTS) if asked else len(some)]
       for name, some in found.items()}
-
-
-def _architecture(experiment, tokenizer) -> model_config.ModelConfig:
-  """The pretrained model's config, or the config's own for random weights."""
-  e = experiment
-  if not e.model.path:
-    a = e.model.architecture
-    return model_config.ModelConfig(
-        family=a.family, vocab_size=tokenizer.vocab_size,
-        hidden_size=a.hidden_size, num_layers=a.num_layers,
-        num_heads=a.num_heads, num_kv_heads=a.num_kv_heads,
-        head_dim=a.head_dim, intermediate_size=a.intermediate_size,
-        max_positions=a.max_positions, qkv_bias=a.family == 'qwen2',
-        qk_norm=a.family == 'qwen3')
-  config = huggingface.read_config(e.model.path)
-  total = e.rollout.prompt_length + e.rollout.completion_length
-  if total > config.max_positions:
-    raise ValueError(
-        f'rollout.prompt_length + rollout.completion_length = {total} is more '
-        f'than the {config.max_positions} positions of {e.model.path}. Lower '
-        f'one of them.')
-  return config
-
-
-# By config.sampler.kind: (experiment, architecture, tokenizer, mesh) -> it.
-_SAMPLERS = {'local': _local, 'vllm': _remote, 'sglang': _remote}

@@ -32,6 +32,7 @@ class ModelSpec:
   path: str
   dtype: str
   remat: str
+  attention: str
   architecture: Architecture
 
 

@@ -45,6 +45,8 @@ def _model_rules(e):
        'float32 or bfloat16', m.dtype),
       (m.remat in ('none', 'dots', 'layer'), 'model.remat',
        'none, dots or layer', m.remat),
+      (m.attention in ('auto', 'xla', 'splash'), 'model.attention',
+       'auto, xla or splash', m.attention),
       (m.path or m.architecture.family in ('llama', 'qwen2', 'qwen3'),
        'model.architecture.family', 'llama, qwen2 or qwen3',
        m.architecture.family),

@@ -100,6 +100,29 @@ class Partitioner:
     return jax.lax.with_sharding_constraint(
         array, self.sharding(axes, array.shape))
 
+  def local(self, function, axes_in, axes_out):
+    """A function of arrays that each device runs on its own parts of them.
+
+    Args:
+      function: of as many arrays as there are `axes_in`.
+      axes_in: logical axes of each.
+      axes_out: of the one array that it returns, of the first one's shape.
+
+    Returns:
+      The function of whole arrays, inside jit.
+    """
+    if self.mesh.size == 1:
+      return function
+
+    def run(*arrays):
+      specs = tuple(self.spec(axes, x.shape)
+                    for axes, x in zip(axes_in, arrays, strict=True))
+      return jax.shard_map(
+          function, mesh=self.mesh, in_specs=specs,
+          out_specs=self.spec(axes_out, arrays[0].shape),
+          check_vma=False)(*arrays)
+    return run
+
 
 def within_process(partitioner: Partitioner) -> Partitioner:
   """A mesh of this process's devices, by the same rules.

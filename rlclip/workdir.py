@@ -23,11 +23,12 @@ from typing import Any, Iterator, Mapping, Sequence
 
 # Keys in which a resumed run may differ from the run it continues: where and
 # how long it runs and what it shows, but not what a step computes. `mesh.*`,
-# `learner.packing` and `model.remat` keep the mathematics and change the order
-# of sums.
+# `model.attention`, `model.remat` and `learner.packing` keep the mathematics
+# and change the order of sums.
 MAY_DIFFER = (
     'num_steps', 'mesh.*', 'distributed.*', 'evaluation.*', 'checkpoint.*',
-    'logging.*', 'model.remat', 'reward.num_workers', 'rollout.num_slots',
+    'logging.*', 'model.attention', 'model.remat', 'reward.num_workers',
+    'rollout.num_slots',
     'rollout.prompt_length', 'rollout.steps_per_round', 'task.data_dir',
     'learner.logits_chunk', 'learner.packing', 'sampler.urls',
     'sampler.weights_folder', 'sampler.in_flight', 'sampler.timeout',

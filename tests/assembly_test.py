@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from configs import default, tiny
-from rlclip import assembly, config, metrics
+from rlclip import assembly, config, metrics, samplers
 from rlclip.data import order, tasks, tokenizer
 from rlclip.sampler import dialects
 
@@ -35,7 +35,7 @@ def test_the_learning_rate_told_is_the_one_applied(schedule, warmup):
 
 def test_every_kind_of_server_can_be_chosen():
   kinds = {'local', *dialects.REGISTRY.names()}
-  assert set(assembly._SAMPLERS) == kinds
+  assert set(samplers._KINDS) == kinds
   for kind in kinds - {'local'}:
     c = default.get_config()
     c.sampler.kind, c.sampler.urls = kind, ('http://a:8000',)

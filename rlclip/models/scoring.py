@@ -1,12 +1,13 @@
 """Log-probs, entropy and divergences of completions, never holding [N, C, V].
 """
+import functools
 from typing import Mapping, NamedTuple, Sequence
 
 import jax
 import jax.numpy as jnp
 
 from rlclip import divergences
-from rlclip.models import transformer
+from rlclip.models import groups, transformer
 from rlclip.types import Array, Packing, Params, Statistic, TokenStats
 
 
@@ -109,6 +110,9 @@ def completion_states(model, params, texts):
   which is the first input of each completion.
   """
   prompts, prompt_lengths, completions, packing = texts
+  if model.grouped is not None:
+    return groups.completion_states(
+        functools.partial(model.apply, params), model.grouped, *texts[:3])
   num_rows, length = completions.shape
   group = num_rows // prompts.shape[0]
   positions = jnp.broadcast_to(jnp.arange(prompts.shape[1]), prompts.shape)

@@ -6,7 +6,7 @@ group against one shared prompt. In decoding each row's keys and values join
 those before them in a cache, and the call returns the cache.
 """
 import math
-from typing import Callable, NamedTuple, Sequence
+from typing import Any, Callable, NamedTuple, Sequence
 
 from flax import linen as nn
 import jax
@@ -15,6 +15,7 @@ import numpy as np
 
 from rlclip.models import attention as attention_lib
 from rlclip.models import config as config_lib
+from rlclip.models import groups
 from rlclip.models.attention import KVBlock, Members
 from rlclip.models.linear import left_matmul, LeftLinear, Linear, matmul, normal
 from rlclip.types import Array, Params
@@ -40,11 +41,13 @@ class Model(NamedTuple):
   apply: Callable[..., tuple]  # see make()
   unembed: Callable[[Params, Array], Array]  # hidden -> float32 logits
   axes: Params  # params' logical axis names, a tuple a leaf
+  grouped: Any = None  # groups.GroupedAttention, or None
 
 
 def make(config: config_lib.ModelConfig, *, dtype=jnp.float32,
          decoding: bool = False, remat: str = 'dots',
-         constrain: Constrain = lambda array, axes: array) -> Model:
+         constrain: Constrain = lambda array, axes: array,
+         grouped: Any = None) -> Model:
   """Builds the model's functions.
 
   Args:
@@ -55,6 +58,8 @@ def make(config: config_lib.ModelConfig, *, dtype=jnp.float32,
       compiled; True is the form that decodes fast: see decoding_params.
     remat: what the backward pass recomputes, one of REMAT.
     constrain: lays an activation on the mesh by logical axis names.
+    grouped: attention over sequences of groups, for calls with `layout`; see
+      groups.py.
 
   Returns:
     Model, where `apply(params, tokens int32[B, T], positions int32[B, T],
@@ -70,7 +75,8 @@ def make(config: config_lib.ModelConfig, *, dtype=jnp.float32,
   """
   if remat not in REMAT:
     raise ValueError(f'remat must be one of {tuple(REMAT)}, got {remat!r}.')
-  module = Transformer(config, dtype, decoding, remat, constrain)
+  module = Transformer(config, dtype, decoding, remat, constrain,
+                       grouped and grouped.attend)
   tokens = jnp.zeros((1, 1), jnp.int32)
 
   def init(key):
@@ -83,7 +89,7 @@ def make(config: config_lib.ModelConfig, *, dtype=jnp.float32,
       lambda box: tuple(box.names), boxed,
       is_leaf=lambda x: isinstance(x, nn.Partitioned))
   return Model(
-      config=config, init=init, axes=axes,
+      config=config, init=init, axes=axes, grouped=grouped,
       apply=lambda params, *args, **kwargs: module.apply(
           {'params': params}, *args, **kwargs),
       unembed=lambda params, hidden: module.apply(
@@ -130,6 +136,7 @@ class Transformer(nn.Module):
   decoding: bool
   remat: str
   constrain: Constrain
+  grouped: Callable[..., Array] | None = None
 
   def setup(self):
     c = self.config
@@ -142,7 +149,7 @@ class Transformer(nn.Module):
       layer = nn.remat(
           layer, prevent_cse=False, policy=REMAT[self.remat])
     kwargs = dict(config=c, dtype=self.dtype, decoding=self.decoding,
-                  constrain=self.constrain)
+                  constrain=self.constrain, grouped=self.grouped)
     if not self.decoding:
       self.layers = nn.scan(
           layer, variable_axes={'params': 0}, split_rngs={'params': True},
@@ -159,14 +166,14 @@ class Transformer(nn.Module):
       self.head = self.param('head', normal(c, axes), shape)
 
   def __call__(self, tokens, positions, blocks=(), cache=None,
-               segments=None):
+               segments=None, layout=None):
     # Gather whole rows: a table cut along `embed` and gathered to rows cut
     # along `batch` would be rematerialized in full.
     table = self.constrain(self.embedding, ('vocab', None))
     x = table[tokens].astype(self.dtype)
     x = self.constrain(x, ('batch', 'length', 'embed_activation'))
     rotary = _rotary(self.config, positions)
-    reach = tuple((block.lengths, block.members) for block in blocks)
+    reach = layout or tuple((block.lengths, block.members) for block in blocks)
     if not self.decoding:
       stacked = tuple((block.keys, block.values) for block in blocks)
       x, (keys, values) = self.layers(x, rotary, stacked, reach, segments)
@@ -197,12 +204,14 @@ class Layer(nn.Module):
   dtype: jnp.dtype
   decoding: bool
   constrain: Constrain
+  grouped: Callable[..., Array] | None = None
 
   @nn.compact
   def __call__(self, x, rotary, blocks, reach, segments=None, cache=None):
     epsilon = self.config.norm_epsilon
     attention, keys, values = Attention(
-        self.config, self.decoding, self.constrain, name='attention')(
+        self.config, self.decoding, self.constrain, self.grouped,
+        name='attention')(
             RMSNorm(epsilon, name='attention_norm')(x), rotary, blocks, reach,
             segments, cache)
     x = x + attention
@@ -217,6 +226,7 @@ class Attention(nn.Module):
   config: config_lib.ModelConfig
   decoding: bool
   constrain: Constrain
+  grouped: Callable[..., Array] | None = None
 
   @nn.compact
   def __call__(self, x, rotary, blocks, reach, segments=None, cache=None):
@@ -237,12 +247,16 @@ class Attention(nn.Module):
       key = RMSNorm(c.norm_epsilon, name='key_norm')(key)
     query, key = _rotate(query, rotary), _rotate(key, rotary)
     query = self.constrain(query, ('batch', 'heads', 'length', None))
-    if cache is None:
-      own = attention_lib.own_part(query, key, value, segments)
+    if isinstance(reach, groups.Layout):
+      out = self.grouped(query, key, value, reach)
+      key = value = None  # nobody goes on from them
     else:
-      key, value = attention_lib.write(cache, key, value)
-      own = attention_lib.block_part(query, key, value, cache[-1] + 1)
-    out = attention_lib.attend(query, blocks, reach, own)
+      if cache is None:
+        own = attention_lib.own_part(query, key, value, segments)
+      else:
+        key, value = attention_lib.write(cache, key, value)
+        own = attention_lib.block_part(query, key, value, cache[-1] + 1)
+      out = attention_lib.attend(query, blocks, reach, own)
     out = out.swapaxes(1, 2).reshape(rows, length, c.num_heads * c.head_dim)
     linear = LeftLinear if self.decoding else Linear
     out = linear(c.hidden_size, c, ('heads', 'embed'), name='output')(out)
