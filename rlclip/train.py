@@ -131,7 +131,10 @@ class _Run:
       del params  # the learner has its own copy
       self.step = 0
       if self.parts.loss_spec.needs_reference:
-        self.kept_reference.begin(self.state.params)
+        base = learner.frozen(self.state.params)
+        self.kept_reference.begin(
+            self._weights() if base is None else base,
+            held=base is not None)
       self._load_sampler()
       self.pipeline.begin(0, 0)
       self._close_step({})
@@ -143,7 +146,9 @@ class _Run:
       self._open_writer(keep_through=self.step)
       if self.parts.loss_spec.needs_reference:
         self.kept_reference.restore(
-            abstract.params, self.step, restored.metadata['reference'])
+            assembly.abstract_params(self.parts), self.step,
+            restored.metadata['reference'],
+            learner.frozen(self.state.params))
       self._load_sampler()
       self.pipeline.begin(
           self.step, self.taken.place,
@@ -242,10 +247,10 @@ class _Run:
         drop_truncated=e.learner.drop_truncated)
     with self.phase('update'):
       if spec.needs_old:
-        stats = parts.learner.score(self.state.params, self._put(batch))
+        stats = parts.learner.score(self._weights(), self._put(batch))
         batch = batch._replace(old_logps=np.asarray(stats.logps))
       # The state is donated, so the weights of the batch are copied.
-      anchor = (jax.tree.map(jnp.copy, self.state.params)
+      anchor = (jax.tree.map(jnp.copy, self._weights())
                 if spec.needs_anchor_policy else None)
       totals: list[Mapping[str, Mean]] = []
       for epoch in range(e.learner.num_epochs):
@@ -281,15 +286,19 @@ class _Run:
             e, self.step * e.updates_per_step - 1)}
     if self.reference is not None:
       values |= self.kept_reference.follow(
-          self.step, updates['kl'], self.state.params)
+          self.step, updates['kl'], self._weights())
     return values
+
+  def _weights(self) -> Params:
+    """Those of the policy; they may be the state's own, which is donated."""
+    return self.parts.learner.weights(self.state.params)
 
   def _put(self, batch):
     return jax.device_put(batch, self.parts.partitioner.batch_shardings(batch))
 
   def _load_sampler(self):
     with self.phase('sync'):
-      self.pipeline.load(self.state.params, self.step)
+      self.pipeline.load(self._weights(), self.step)
 
   def _check_finite(self, totals):
     bad = [i for i, means in enumerate(totals)

@@ -36,7 +36,10 @@ MAY_IMPORT = {
     'partitioning': {'types'},
     # The registry: kinds of inference servers are chosen by name.
     'sampler': {'models', 'types', 'registry'},
-    'learner': {'losses', 'models', 'partitioning', 'types'},
+    'optimizers': {'types', 'registry'},
+    'lora': {'types'},
+    'learner': {'losses', 'lora', 'models', 'optimizers', 'partitioning',
+                'types'},
     # A config is checked against what its names stand for.
     'config': {'algorithms', 'config_checks', 'losses', 'trust_region',
                'registry'},
