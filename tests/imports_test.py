@@ -64,6 +64,7 @@ MAY_IMPORT = {
     'assembly': ANY,
     'benchmark': ANY,
     'diagnose': ANY,
+    'export': ANY,
     'inspection': ANY,
     'warm_start': ANY,
     'train': ANY,
