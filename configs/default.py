@@ -21,6 +21,11 @@ def get_config():
   m.remat = 'dots'  # what the backward pass recomputes of a layer: none,
   # dots (all but products with weights), layer (everything)
   m.attention = 'auto'  # of the learner: auto, xla, splash (auto: on TPUs)
+  m.lora = b = config_dict.ConfigDict()  # adapters in training
+  b.rank = 0  # of the adapters; 0 trains all weights
+  b.alpha = 16.0  # the adapters' product counts alpha / rank times
+  b.modules = ('query', 'key', 'value', 'output', 'gate', 'up', 'down')  # that
+  # have one: any of these
   m.architecture = a = config_dict.ConfigDict()  # read where path is ''
   a.family = 'llama'  # llama, qwen2, qwen3
   a.hidden_size = 128  # width of the residual stream
@@ -104,10 +109,14 @@ def get_config():
   u.logits_chunk = 512  # tokens whose logits exist at once
   u.drop_truncated = False  # leave completions that hit the limit out
 
-  c.optimizer = o = config_dict.ConfigDict()  # AdamW
+  c.optimizer = o = config_dict.ConfigDict()
+  o.name = 'adamw'  # adamw, schedule_free_adamw (b1 weighs its average), muon
   o.learning_rate = 1e-6  # at the peak
+  o.multipliers = ()  # of the rate, by group of parameters: 'embedding=0.1',
+  # head, attention, mlp, norm, bias; 0 freezes
   o.schedule = 'constant'  # constant, cosine, linear; after the warm-up
   o.warmup_steps = 0  # optimizer updates
+  o.state_dtype = 'float32'  # of the first moment: float32, bfloat16
   o.b1 = 0.9  # decay of the first moment
   o.b2 = 0.999  # decay of the second moment
   o.epsilon = 1e-8  # added to the root of the second moment

@@ -1,8 +1,10 @@
 r"""Converts a model between Hugging Face folders, GGUF files and orbax.
 
-python -m experiments.convert --source=model.gguf --output=models/smollm2
+A run's folder is a source too: its policy, adapters merged.
+
 python -m experiments.convert --source=Qwen/Qwen3-0.6B --output=models/qwen3 \
     --dtype=bfloat16
+python -m experiments.convert --source=runs/a --step=100 --output=models/a
 """
 import json
 import os
@@ -11,12 +13,13 @@ import tempfile
 from absl import app, flags
 import orbax.checkpoint as ocp
 
+from rlclip import export
 from rlclip.models import config as config_lib
 from rlclip.models import huggingface, layout
 
 _SOURCE = flags.DEFINE_string(
-    'source', None, 'Hugging Face folder, hub id, .gguf file, or a folder '
-    'written with --format=orbax.', required=True)
+    'source', None, 'Hugging Face folder, hub id, .gguf file, a run, or a '
+    'folder written with --format=orbax.', required=True)
 _OUTPUT = flags.DEFINE_string(
     'output', None, 'Folder to write; not there yet.', required=True)
 _FORMAT = flags.DEFINE_enum(
@@ -24,16 +27,19 @@ _FORMAT = flags.DEFINE_enum(
     'tokenizer. orbax: the same, but float32 weights in params/.')
 _DTYPE = flags.DEFINE_enum(
     'dtype', 'float32', huggingface.DTYPES, 'Of the safetensors.')
+_STEP = flags.DEFINE_integer('step', None, "A run's; default the newest.")
 _ORBAX = 'params'
 
 
-def load(source, scratch):
+def load(source, scratch, step=None):
   """(config, params, folder of the tokenizer or None) of any source."""
   if source.endswith('.gguf'):
     from rlclip.models import gguf, gguf_tokenizer  # need the extra `gguf`
     config, params = gguf.load(source)
     gguf_tokenizer.save(source, scratch)
     return config, params, scratch
+  if export.is_run(source):
+    return export.policy(source, scratch, step)
   folder = huggingface.fetch(source)
   weights = os.path.abspath(os.path.join(folder, _ORBAX))
   if os.path.isdir(weights):
@@ -43,8 +49,7 @@ def load(source, scratch):
           weights, layout.abstract_params(config))
   else:
     config, params = huggingface.load(folder)
-  has_tokenizer = bool(huggingface.tokenizer_files(folder))
-  return config, params, folder if has_tokenizer else None
+  return config, params, folder if huggingface.tokenizer_files(folder) else None
 
 
 def save_orbax(path, config, params, tokenizer_dir):
@@ -61,7 +66,7 @@ def save_orbax(path, config, params, tokenizer_dir):
 
 def main(_):
   with tempfile.TemporaryDirectory() as scratch:
-    config, params, tokenizer_dir = load(_SOURCE.value, scratch)
+    config, params, tokenizer_dir = load(_SOURCE.value, scratch, _STEP.value)
     if _FORMAT.value == 'orbax':
       save_orbax(_OUTPUT.value, config, params, tokenizer_dir)
     else:

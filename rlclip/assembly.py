@@ -1,5 +1,6 @@
 """Builds the parts of a run from its Experiment, for training and tools."""
 import functools
+import logging
 import os
 import pathlib
 from typing import Any, Callable, Mapping, NamedTuple, Sequence
@@ -11,8 +12,8 @@ from rlclip import checkpoint
 from rlclip import config as config_lib
 from rlclip import distributed, evaluate
 from rlclip import learner as learner_lib
-from rlclip import (losses, machine_checks, partitioning, rollouts, samplers,
-                    workdir)
+from rlclip import (lora, losses, machine_checks, optimizers, partitioning,
+                    rollouts, samplers, workdir)
 from rlclip.data import report, tasks
 from rlclip.data import tokenizer as tokenizer_lib
 from rlclip.models import config as model_config
@@ -22,6 +23,7 @@ from rlclip.rewards import pool as pool_lib
 from rlclip.rewards import shaping, shared
 from rlclip.types import Params, Prompt, Sampler, SamplingSpec, TrainState
 
+_log = logging.getLogger(__name__)
 _CHECKED = 1 << 16  # training rows looked at
 _TESTS = 1 << 11  # test problems compared with them, where not all are asked
 _GOLD_SECONDS = 10.0
@@ -78,11 +80,14 @@ def learner(
   model = transformer.make(
       architecture, dtype=jnp.dtype(e.model.dtype), remat=e.model.remat,
       constrain=mesh.constrain, grouped=grouped)
+  adapters = e.model.lora
   made = learner_lib.make(
       model, losses.make(spec), optimizer(e), mesh,
       temperature=e.rollout.temperature,
       num_micro_batches=e.learner.num_micro_batches,
-      chunk=e.learner.logits_chunk, statistics=spec.needs, dials=spec.dials)
+      chunk=e.learner.logits_chunk, statistics=spec.needs, dials=spec.dials,
+      trainable=lora.make(adapters.rank, alpha=adapters.alpha,
+                          modules=adapters.modules, seed=e.seed))
   return model, spec, made
 
 
@@ -122,8 +127,10 @@ def get_task(experiment: config_lib.Experiment, name: str,
 def optimizer(experiment: config_lib.Experiment):
   """The RL optimizer; a schedule ends with the run."""
   o = experiment.optimizer
-  return learner_lib.optimizer_from(
-      o.learning_rate, warmup_steps=o.warmup_steps, schedule=o.schedule,
+  return optimizers.make(
+      o.learning_rate, name=o.name, multipliers=o.multipliers,
+      state_dtype=o.state_dtype, warmup_steps=o.warmup_steps,
+      schedule=o.schedule,
       decay_steps=experiment.num_steps * experiment.updates_per_step,
       b1=o.b1, b2=o.b2, epsilon=o.epsilon, weight_decay=o.weight_decay,
       max_grad_norm=o.max_grad_norm)
@@ -132,14 +139,14 @@ def optimizer(experiment: config_lib.Experiment):
 def learning_rate(experiment: config_lib.Experiment, update: int) -> float:
   """What the optimizer's schedule is at an update, counted from 0."""
   o = experiment.optimizer
-  return float(learner_lib.rate_schedule(
+  return float(optimizers.rate_schedule(
       o.learning_rate, o.warmup_steps,
       experiment.num_steps * experiment.updates_per_step, o.schedule)(update))
 
 
 def initial_params(parts: Parts) -> Params:
   """Pretrained weights, or random ones from the seed; laid on the mesh."""
-  shardings = parts.learner.shardings.params
+  shardings = jax.tree.map(lambda leaf: leaf.sharding, abstract_params(parts))
   if parts.experiment.model.path:
     return huggingface.load(parts.experiment.model.path, shardings)[1]
   init = jax.jit(parts.model.init, out_shardings=shardings)
@@ -149,7 +156,7 @@ def initial_params(parts: Parts) -> Params:
 def restored_params(
     parts: Parts, path: str | os.PathLike, step: int | None = None
 ) -> tuple[int, Params]:
-  """The step and the parameters of a run's checkpoint, laid on the mesh.
+  """The step and the model's weights in a run's checkpoint, on the mesh.
 
   Args:
     parts: of the run.
@@ -160,7 +167,14 @@ def restored_params(
       workdir.RunFolder(pathlib.Path(path)).checkpoints, read_only=True)
   step, params, _ = keeper.restore_params(abstract_state(parts).params, step)
   keeper.close()
-  return step, params
+  return step, parts.learner.weights(params)
+
+
+def abstract_params(parts: Parts) -> Params:
+  """Shapes, dtypes and shardings of the model's weights."""
+  shapes = jax.eval_shape(parts.model.init, jax.random.key(0))
+  return _laid(shapes, parts.partitioner.tree_shardings(
+      parts.model.axes, shapes))
 
 
 def abstract_state(parts: Parts) -> TrainState:
@@ -168,10 +182,13 @@ def abstract_state(parts: Parts) -> TrainState:
   shapes = jax.eval_shape(
       lambda key: parts.learner.init(parts.model.init(key)),
       jax.random.key(0))
+  return _laid(shapes, parts.learner.shardings)
+
+
+def _laid(shapes, shardings):
   return jax.tree.map(
       lambda leaf, sharding: jax.ShapeDtypeStruct(
-          leaf.shape, leaf.dtype, sharding=sharding),
-      shapes, parts.learner.shardings)
+          leaf.shape, leaf.dtype, sharding=sharding), shapes, shardings)
 
 
 def pool(experiment: config_lib.Experiment, reward: str,
@@ -258,6 +275,19 @@ def check_data(
           task, parts.tokenizer, limit=r.prompt_length, tests=tests,
           indices=_first_met(task, count, e.seed), check_golds=check)
       for task, count, check in met]
+
+
+def log_data(parts: Parts, workers: pool_lib.Pool | None) -> None:
+  """Logs what is wrong with the data, before a warm start is paid for.
+
+  Raises:
+    ValueError: as check_lengths.
+  """
+  found = check_data(parts, workers)
+  for each in found:
+    for line in report.lines(each):
+      _log.info('%s', line)
+  check_lengths(found)
 
 
 def _first_met(task, count, seed) -> list[int]:

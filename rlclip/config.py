@@ -28,11 +28,19 @@ class Architecture:
 
 
 @dataclasses.dataclass(frozen=True)
+class Lora:
+  rank: int
+  alpha: float
+  modules: tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True)
 class ModelSpec:
   path: str
   dtype: str
   remat: str
   attention: str
+  lora: Lora
   architecture: Architecture
 
 
@@ -125,9 +133,12 @@ class LearnerSpec:
 
 @dataclasses.dataclass(frozen=True)
 class Optimizer:
+  name: str
   learning_rate: float
+  multipliers: tuple[str, ...]
   schedule: str
   warmup_steps: int
+  state_dtype: str
   b1: float
   b2: float
   epsilon: float

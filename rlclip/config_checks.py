@@ -5,6 +5,11 @@ config.Experiment.
 """
 import math
 
+# What there is, named here as well so that a check loads no model.
+OPTIMIZERS = ('adamw', 'muon', 'schedule_free_adamw')
+GROUPS = ('norm', 'bias', 'embedding', 'head', 'attention', 'mlp')
+MODULES = ('query', 'key', 'value', 'output', 'gate', 'up', 'down')
+
 
 def rules(e):
   """All rules; the first that does not hold is told.
@@ -12,8 +17,9 @@ def rules(e):
   Raises:
     ValueError: an algorithm, or an override of it, that there is not.
   """
-  return (*_model_rules(e), *_training_rules(e), *_host_rules(e),
-          *_shaping_rules(e), *_staleness_rules(e), *_sampler_rules(e))
+  return (*_model_rules(e), *_training_rules(e), *_optimizer_rules(e),
+          *_host_rules(e), *_shaping_rules(e), *_staleness_rules(e),
+          *_sampler_rules(e))
 
 
 def warnings(e) -> tuple[str, ...]:
@@ -70,7 +76,7 @@ def _model_rules(e):
 
 def _training_rules(e):
   """For rollouts and updates."""
-  r, u, o = e.rollout, e.learner, e.optimizer
+  r, u = e.rollout, e.learner
   # At least 1: a rule below says so where it is less.
   minis, micros = max(u.num_mini_batches, 1), max(u.num_micro_batches, 1)
   per_mini_batch = r.num_prompts // minis
@@ -101,14 +107,45 @@ def _training_rules(e):
       (per_mini_batch % micros == 0, 'learner.num_micro_batches',
        f'a divisor of the {per_mini_batch} prompts of a mini-batch',
        u.num_micro_batches),
+  )
+
+
+def _optimizer_rules(e):
+  """For the optimizer, and what trains."""
+  o, a = e.optimizer, e.model.lora
+  is_averaged = o.name == 'schedule_free_adamw'
+  return (
+      (o.name in OPTIMIZERS, 'optimizer.name', f'one of {OPTIMIZERS}', o.name),
       (o.learning_rate > 0, 'optimizer.learning_rate', 'more than 0',
        o.learning_rate),
+      (all(map(_is_multiplier, o.multipliers)), 'optimizer.multipliers',
+       f"'group=factor' each, as in 'embedding=0.1', with a factor of 0 or "
+       f'more and a group out of {GROUPS}', o.multipliers),
+      (len({text.partition('=')[0] for text in o.multipliers})
+       == len(o.multipliers), 'optimizer.multipliers',
+       'one factor a group', o.multipliers),
       (o.schedule in ('constant', 'cosine', 'linear'), 'optimizer.schedule',
        'constant, cosine or linear', o.schedule),
+      (o.schedule == 'constant' or not is_averaged, 'optimizer.schedule',
+       'constant where optimizer.name is schedule_free_adamw, whose average '
+       'takes the place of a decay', o.schedule),
+      (o.state_dtype in ('float32', 'bfloat16'), 'optimizer.state_dtype',
+       'float32 or bfloat16', o.state_dtype),
+      (o.state_dtype == 'float32' or not is_averaged, 'optimizer.state_dtype',
+       'float32 where optimizer.name is schedule_free_adamw: its state is '
+       'weights, and small steps would be rounded off', o.state_dtype),
+      (0 < o.b1 <= 1 or not is_averaged, 'optimizer.b1', 'above 0 and at most '
+       '1 where optimizer.name is schedule_free_adamw', o.b1),
       (o.warmup_steps >= 0, 'optimizer.warmup_steps', '0 or more',
        o.warmup_steps),
       (o.max_grad_norm >= 0, 'optimizer.max_grad_norm', '0 (none) or more',
        o.max_grad_norm),
+      (a.rank >= 0, 'model.lora.rank', '0 (none) or more', a.rank),
+      (a.alpha > 0, 'model.lora.alpha', 'more than 0', a.alpha),
+      (set(a.modules) <= set(MODULES), 'model.lora.modules',
+       f'out of {MODULES}', a.modules),
+      (bool(a.modules) and len(set(a.modules)) == len(a.modules),
+       'model.lora.modules', 'one or more, each once', a.modules),
   )
 
 
@@ -229,6 +266,12 @@ def _sampler_rules(e):
        '0, its default, where servers sample: sampler.in_flight is the limit',
        r.num_slots),
   )
+
+
+def _is_multiplier(text: str) -> bool:
+  """Whether it is a group of parameters and a factor of 0 or more."""
+  name, _, factor = text.partition('=')
+  return (name in GROUPS and _is_weighted(text) and float(factor) >= 0)
 
 
 def _is_weighted(text: str) -> bool:

@@ -38,7 +38,7 @@ def parameters(parts: assembly.Parts) -> list[Parameter]:
   shapes = assembly.abstract_state(parts).params
   rows = []
   for path, leaf in jax.tree_util.tree_flatten_with_path(shapes)[0]:
-    axes = parts.model.axes
+    axes = parts.learner.axes
     for key in path:
       axes = axes[key.key]
     spec = leaf.sharding.spec

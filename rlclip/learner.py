@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from rlclip import partitioning
+from rlclip import lora, optimizers, partitioning
 from rlclip.losses import dials as dials_lib
 from rlclip.models import scoring, transformer
 from rlclip.types import (Batch, LossOutput, Mean, Params, Statistic,
@@ -19,19 +19,29 @@ class Learner(NamedTuple):
   """Pure functions over a TrainState, compiled once for their shapes.
 
   Attributes:
-    init: params -> TrainState, a copy, laid on the mesh.
-    update: (state, reference params or None, batch, anchor params or None)
-      -> (state, metrics). The state is donated. The anchor is the policy at
-      the batch's weights, for a loss that asks for its distributions. Metrics
-      are a dict of Mean. Where a gradient is not finite the state stays as it
-      was, and the metric `grad_nonfinite` is 1.
-    score: (params, batch) -> TokenStats [N, C] at the sampling temperature.
+    init: model weights -> TrainState, laid on the mesh. What trains is a
+      copy.
+    update: (state, reference's weights or None, batch, anchor's weights or
+      None) -> (state, metrics). What trains of the state is donated. The
+      anchor is the policy at the batch's weights, for a loss that asks for
+      its distributions. Metrics are a dict of Mean. Where a gradient is not
+      finite the state stays as it was, and the metric `grad_nonfinite` is 1.
+    score: (model weights, batch) -> TokenStats [N, C] at the sampling
+      temperature.
+    weights: the state's parameters -> model weights; themselves, where all
+      of them train.
+    frozen: the state's parameters -> the weights among them that never
+      change, the initial policy; None where all of them train.
     shardings: of the TrainState.
+    axes: logical axes of the state's parameters.
   """
   init: Callable[[Params], TrainState]
   update: Callable[..., tuple[TrainState, dict[str, Mean]]]
   score: Callable[[Params, Batch], TokenStats]
+  weights: Callable[[Params], Params]
+  frozen: Callable[[Params], Params | None]
   shardings: TrainState
+  axes: Params
 
 
 def make(model: transformer.Model, loss: Loss,
@@ -39,7 +49,8 @@ def make(model: transformer.Model, loss: Loss,
          partitioner: partitioning.Partitioner, *, temperature: float,
          num_micro_batches: int = 1, chunk: int = 512,
          statistics: Sequence[Statistic] = (),
-         dials: Mapping[str, Any] | None = None) -> Learner:
+         dials: Mapping[str, Any] | None = None,
+         trainable: lora.Trainable = lora.FULL) -> Learner:
   """Builds the learner of one model, one loss and one optimizer on one mesh.
 
   Args:
@@ -53,6 +64,7 @@ def make(model: transformer.Model, loss: Loss,
     chunk: tokens whose logits exist at once.
     statistics: of whole distributions, that the loss asks for.
     dials: of the loss, by role; their factors are part of the state.
+    trainable: which weights train.
 
   Returns:
     The Learner.
@@ -60,15 +72,15 @@ def make(model: transformer.Model, loss: Loss,
   dials = dials or {}
   score = functools.partial(
       _score, model, temperature=temperature, chunk=chunk)
-  shardings = _state_shardings(model, optimizer, partitioner, dials)
+  shardings, axes = _layout(model, optimizer, partitioner, dials, trainable)
 
-  def init(params):
-    # A copy: update() donates, and the caller's tree may be the reference.
-    params = jax.tree.map(jnp.copy, params)
-    return TrainState(jnp.zeros((), jnp.int32), params, optimizer.init(params),
-                      dials_lib.initial(dials))
+  def init(weights):
+    params = trainable.begin(weights)
+    trained, _ = trainable.split(params)
+    return TrainState(jnp.zeros((), jnp.int32), params,
+                      optimizer.init(trained), dials_lib.initial(dials))
 
-  def update(state, reference, batch, anchor=None):
+  def update(state, reference, batch, anchor=None, frozen=None):
     # Every micro-batch spreads over all devices: cut rows, then constrain.
     cut = lambda x: partitioner.constrain(
         x.reshape(num_micro_batches, -1, *x.shape[1:]),
@@ -76,13 +88,12 @@ def make(model: transformer.Model, loss: Loss,
     others = {name: params for name, params in
               (('reference', reference), ('anchor', anchor))
               if params is not None}
-    if dials:
-      own_loss = functools.partial(loss, factors=state.factors)
-    else:
-      own_loss = loss
+    factors = {'factors': state.factors} if dials else {}
+    own_loss = functools.partial(loss, **factors)
     grads, out = _accumulate(
-        functools.partial(score, statistics=statistics), own_loss,
-        state.params, others, jax.tree.map(cut, batch))
+        lambda trained, *args: score(
+            trainable.merge(trained, frozen), *args, statistics=statistics),
+        own_loss, state.params, others, jax.tree.map(cut, batch))
     grads = jax.tree.map(
         lambda g: g / jnp.maximum(out.loss.weight, 1e-30), grads)
     norm = optax.tree.norm(grads)
@@ -98,67 +109,19 @@ def make(model: transformer.Model, loss: Loss,
     return state, metrics
 
   replicated = partitioner.replicated()
+  trained, _ = trainable.split(shardings.params)
   return Learner(
       init=jax.jit(init, out_shardings=shardings),
-      # Without out_shardings the second step would compile anew.
-      update=jax.jit(update, donate_argnums=0,
-                     out_shardings=(shardings, replicated)),
+      update=_around_frozen(trainable, jax.jit(
+          update, donate_argnums=0,
+          # Without out_shardings the second step would compile anew.
+          out_shardings=(shardings._replace(params=trained), replicated))),
       # Whole on every process, whose host reads all rows.
-      score=jax.jit(lambda params, batch: score(params, {}, batch)[0],
+      score=jax.jit(lambda weights, batch: score(weights, {}, batch)[0],
                     out_shardings=replicated),
-      shardings=shardings)
-
-
-def optimizer_from(learning_rate: float, *, warmup_steps: int = 0,
-                   decay_steps: int = 0, schedule: str = 'constant',
-                   b1: float = 0.9, b2: float = 0.999, epsilon: float = 1e-8,
-                   weight_decay: float = 0.0, max_grad_norm: float = 0.0):
-  """AdamW behind gradient clipping, with a warm-up and a schedule.
-
-  Args:
-    learning_rate: at the schedule's peak.
-    warmup_steps: linear from 0, in optimizer updates.
-    decay_steps: updates after which cosine or linear reaches 0.
-    schedule: 'constant', 'cosine' or 'linear', after the warm-up.
-    b1: decay of the first moment.
-    b2: decay of the second moment.
-    epsilon: added to the root of the second moment.
-    weight_decay: decoupled, times the learning rate; matrices only.
-    max_grad_norm: global norm to clip to; 0 for none.
-
-  Returns:
-    An optax.GradientTransformation.
-
-  Raises:
-    ValueError: on an unknown schedule, or a decay that ends in the warm-up.
-  """
-  rate = rate_schedule(learning_rate, warmup_steps, decay_steps, schedule)
-  clip = optax.clip_by_global_norm(max_grad_norm)
-  return optax.chain(
-      clip if max_grad_norm else optax.identity(),
-      optax.adamw(rate, b1=b1, b2=b2, eps=epsilon, weight_decay=weight_decay,
-                  mask=_is_matrix))
-
-
-def rate_schedule(learning_rate: float, warmup_steps: int, decay_steps: int,
-                  schedule: str) -> optax.Schedule:
-  """The learning rate by update, counted from 0; see optimizer_from."""
-  if schedule not in ('constant', 'cosine', 'linear'):
-    raise ValueError(
-        f"schedule must be 'constant', 'cosine' or 'linear', got {schedule!r}.")
-  if schedule != 'constant' and decay_steps <= warmup_steps:
-    raise ValueError(
-        f'schedule {schedule!r} needs decay_steps > warmup_steps, got '
-        f'{decay_steps} and {warmup_steps}.')
-  span = decay_steps - warmup_steps
-  after = {
-      'constant': lambda: optax.constant_schedule(learning_rate),
-      'cosine': lambda: optax.cosine_decay_schedule(learning_rate, span),
-      'linear': lambda: optax.linear_schedule(learning_rate, 0.0, span),
-  }[schedule]()
-  # From 1 / warmup_steps, so that the first update is not lost.
-  warmup = lambda step: learning_rate * (step + 1) / max(warmup_steps, 1)
-  return optax.join_schedules([warmup, after], [warmup_steps])
+      weights=_merged(trainable, model, partitioner),
+      frozen=lambda params: trainable.split(params)[1],
+      shardings=shardings, axes=axes)
 
 
 def supervised_loss(policy: TokenStats, reference: TokenStats | None,
@@ -210,20 +173,41 @@ def _apply(optimizer, dials, state, grads, metrics):
   return TrainState(step, params, opt_state, factors)
 
 
-def _state_shardings(model, optimizer, partitioner, dials) -> TrainState:
-  """Moments lie where their parameters lie; counters are on every device."""
-  abstract = jax.eval_shape(model.init, jax.random.key(0))
-  params = partitioner.tree_shardings(model.axes, abstract)
+def _around_frozen(trainable, update):
+  """Keeps what is frozen out of the donation, so that others may hold it."""
+  if trainable is lora.FULL:
+    return update
+
+  def around(state, reference, batch, anchor=None):
+    trained, frozen = trainable.split(state.params)
+    state, metrics = update(
+        state._replace(params=trained), reference, batch, anchor, frozen)
+    return state._replace(
+        params=trainable.join(state.params, frozen)), metrics
+  return around
+
+
+def _merged(trainable, model, partitioner):
+  if trainable is lora.FULL:
+    return lambda params: params
+  return jax.jit(
+      lambda params: trainable.merge(*trainable.split(params)),
+      out_shardings=partitioner.tree_shardings(
+          model.axes, jax.eval_shape(model.init, jax.random.key(0))))
+
+
+def _layout(model, optimizer, partitioner, dials, trainable):
+  """Shardings of the state, and logical axes of its parameters.
+
+  Moments lie where their parameters lie; counters are on every device.
+  """
+  axes = trainable.axes(model.axes)
+  abstract = jax.eval_shape(
+      lambda key: trainable.begin(model.init(key)), jax.random.key(0))
+  params = partitioner.tree_shardings(axes, abstract)
   replicated = partitioner.replicated()
-  opt_state = optax.tree.map_params(
-      optimizer, lambda _, sharding: sharding,
-      jax.eval_shape(optimizer.init, abstract), params,
-      transform_non_params=lambda _: replicated)
+  trained = lambda tree: trainable.split(tree)[0]
+  opt_state = optimizers.state_like(
+      optimizer, trained(abstract), trained(params), replicated)
   return TrainState(replicated, params, opt_state,
-                    {role: replicated for role in dials})
-
-
-def _is_matrix(params: Params) -> Any:
-  """Weight decay leaves norms and biases alone (stacked ones are 2-D)."""
-  return jax.tree_util.tree_map_with_path(
-      lambda path, _: path[-1].key not in ('scale', 'bias'), params)
+                    {role: replicated for role in dials}), axes

@@ -40,15 +40,27 @@ class Reference:
     self._directory = pathlib.Path(directory)
     self._every, self._max_kl, self._kl_decay = every, max_kl, kl_decay
     self.params: Params | None = None
+    self._is_held = False
     self._step = 0
     self._kl_average: float | None = None
 
-  def begin(self, params: Params) -> None:
-    """Takes the initial policy."""
-    self._take(0, params)
+  def begin(self, params: Params, *, held: bool = False) -> None:
+    """Takes the initial policy.
+
+    Args:
+      params: its weights.
+      held: whether they never change and are in every checkpoint, as a base
+        beside adapters: then they are neither copied nor written.
+    """
+    if held:
+      self.params, self._step, self._kl_average = params, 0, None
+    else:
+      self._take(0, params)
+    self._is_held = held
 
   def restore(self, abstract_params: Params, at: int,
-              metadata: Mapping[str, Any]) -> None:
+              metadata: Mapping[str, Any],
+              held: Params | None = None) -> None:
     """Goes on from a checkpoint.
 
     Args:
@@ -56,17 +68,23 @@ class Reference:
       at: the checkpoint's step. Later references are removed: they will be
         taken again.
       metadata: what `metadata` returned for that checkpoint.
+      held: the checkpoint's own copy of the initial policy, if `begin` was
+        told of one.
 
     Raises:
       FileNotFoundError, ValueError: the checkpoint's reference is not there,
         or cannot be read.
     """
     self._remove({step for step in self._steps() if step > at})
-    keeper = self._open(read_only=True)
-    self._step, self.params, _ = keeper.restore_params(
-        abstract_params, metadata['step'])
+    self._step = metadata['step']
+    self._is_held = held is not None and self._step == 0
+    if self._is_held:
+      self.params = held
+    else:
+      keeper = self._open(read_only=True)
+      _, self.params, _ = keeper.restore_params(abstract_params, self._step)
+      keeper.close()
     self._kl_average = metadata['kl_average']
-    keeper.close()
 
   def follow(self, step: int, kl: float, params: Params) -> dict[str, float]:
     """Takes a step's KL into the average, and the policy where it is time.
@@ -103,7 +121,7 @@ class Reference:
       checkpoints: those that may still be restored.
     """
     checkpoints.wait()
-    if self._step not in self._steps():
+    if not self._is_held and self._step not in self._steps():
       keeper = self._open()
       state = TrainState(np.int32(self._step), self.params, {})
       keeper.save(self._step, state, {})
@@ -117,6 +135,7 @@ class Reference:
   def _take(self, step, params):
     # A copy: the learner donates its own.
     self.params = jax.tree.map(jnp.copy, params)
+    self._is_held = False
     self._step, self._kl_average = step, None
 
   def _remove(self, steps):

@@ -16,7 +16,7 @@ from rlclip import pipeline as pipeline_lib
 from rlclip import profiling, progress
 from rlclip import reference as reference_lib
 from rlclip import rollouts, warm_start, workdir
-from rlclip.data import bank, batching, report, tasks
+from rlclip.data import bank, batching, tasks
 from rlclip.types import Mean, Params
 
 _log = logging.getLogger(__name__)
@@ -135,7 +135,10 @@ class _Run:
     e, learner = self.parts.experiment, self.parts.learner
     begun = self.checkpoints.latest()
     if begun is None:
-      self._check_data()
+      # Gold answers are tried for a while, not for a number: by one process.
+      assembly.log_data(
+          self.parts, self.pools.get(self.parts.task.reward)
+          if distributed.is_primary() else None)
       self._open_writer(keep_through=-1)
       params = assembly.initial_params(self.parts)
       if e.warm_start.num_steps:
@@ -145,7 +148,10 @@ class _Run:
       del params  # the learner has its own copy
       self.step = 0
       if self.parts.loss_spec.needs_reference:
-        self.kept_reference.begin(self.state.params)
+        base = learner.frozen(self.state.params)
+        self.kept_reference.begin(
+            self._weights() if base is None else base,
+            held=base is not None)
       self._load_sampler()
       self.pipeline.begin(0, 0)
       self._close_step({})
@@ -157,23 +163,14 @@ class _Run:
       self._open_writer(keep_through=self.step)
       if self.parts.loss_spec.needs_reference:
         self.kept_reference.restore(
-            abstract.params, self.step, restored.metadata['reference'])
+            assembly.abstract_params(self.parts), self.step,
+            restored.metadata['reference'],
+            learner.frozen(self.state.params))
       self._load_sampler()
       self.pipeline.begin(
           self.step, self.taken.place,
           self._restored_rollouts(restored.metadata))
       _log.info('Continuing from step %d.', self.step)
-
-  def _check_data(self):
-    """Logs what is wrong with the data, before a warm start is paid for."""
-    # Gold answers are tried for a while, not for a number: by one process.
-    pool = self.pools.get(self.parts.task.reward)
-    found = assembly.check_data(
-        self.parts, pool if distributed.is_primary() else None)
-    for each in found:
-      for line in report.lines(each):
-        _log.info('%s', line)
-    assembly.check_lengths(found)
 
   # -------------------------------------------------------------- loop
 
@@ -267,10 +264,10 @@ class _Run:
     with self.phase('update'):
       if spec.needs_old:
         stats = parts.learner.score(
-            self.state.params, parts.partitioner.put(batch))
+            self._weights(), parts.partitioner.put(batch))
         batch = batch._replace(old_logps=np.asarray(stats.logps))
       # The state is donated, so the weights of the batch are copied.
-      anchor = (jax.tree.map(jnp.copy, self.state.params)
+      anchor = (jax.tree.map(jnp.copy, self._weights())
                 if spec.needs_anchor_policy else None)
       totals: list[Mapping[str, Mean]] = []
       for epoch in range(e.learner.num_epochs):
@@ -314,12 +311,16 @@ class _Run:
             e, self.step * e.updates_per_step - 1)}
     if self.reference is not None:
       values |= self.kept_reference.follow(
-          self.step, updates['kl'], self.state.params)
+          self.step, updates['kl'], self._weights())
     return values
+
+  def _weights(self) -> Params:
+    """Those of the policy; they may be the state's own, which is donated."""
+    return self.parts.learner.weights(self.state.params)
 
   def _load_sampler(self):
     with self.phase('sync'):
-      self.pipeline.load(self.state.params, self.step)
+      self.pipeline.load(self._weights(), self.step)
 
   def _check_finite(self, totals):
     bad = [i for i, means in enumerate(totals)

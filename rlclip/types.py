@@ -188,6 +188,6 @@ class LossOutput(NamedTuple):
 class TrainState(NamedTuple):
   """What a checkpoint holds of the learner. Keys are folded from the step."""
   step: Array  # int32[], optimizer updates done
-  params: Params
+  params: Params  # the model's weights, or a base and adapters: see rlclip.lora
   opt_state: Any
   factors: Mapping[str, Array] = {}  # of the rule's dials, by role

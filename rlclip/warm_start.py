@@ -8,7 +8,7 @@ import random
 
 import numpy as np
 
-from rlclip import assembly, learner, rollouts
+from rlclip import assembly, learner, optimizers, rollouts
 from rlclip.data import batching, tasks
 from rlclip.types import Completion, Params
 
@@ -33,7 +33,7 @@ def run(parts: assembly.Parts, params: Params, show=lambda step, loss: None
   """
   e, spec = parts.experiment, parts.experiment.warm_start
   task = assembly.warm_start_task(parts)
-  optimizer = learner.optimizer_from(
+  optimizer = optimizers.make(
       spec.learning_rate, warmup_steps=max(1, spec.num_steps // 20),
       decay_steps=spec.num_steps + 1, schedule='cosine', max_grad_norm=1.0,
       b2=0.98)  # a warm start is short: 0.999 would average all of it

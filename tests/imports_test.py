@@ -38,7 +38,10 @@ MAY_IMPORT = {
     'machine_checks': set(),
     # The registry: kinds of inference servers are chosen by name.
     'sampler': {'distributed', 'models', 'types', 'registry'},
-    'learner': {'losses', 'models', 'partitioning', 'types'},
+    'optimizers': {'types', 'registry'},
+    'lora': {'types'},
+    'learner': {'losses', 'lora', 'models', 'optimizers', 'partitioning',
+                'types'},
     # A config is checked against what its names stand for.
     'config': {'algorithms', 'config_checks', 'losses', 'trust_region',
                'registry'},
@@ -67,6 +70,7 @@ MAY_IMPORT = {
     'benchmark': ANY,
     'diagnose': ANY,
     'dryrun': ANY,
+    'export': ANY,
     'inspection': ANY,
     'warm_start': ANY,
     'train': ANY,

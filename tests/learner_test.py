@@ -8,7 +8,7 @@ import numpy as np
 import optax
 import pytest
 
-from rlclip import algorithms, learner, losses, partitioning
+from rlclip import algorithms, learner, losses, optimizers, partitioning
 from rlclip.data import batching
 from rlclip.losses import dials
 from rlclip.models import config as config_lib
@@ -146,7 +146,7 @@ def test_parameters_are_cut_where_the_rules_say(axis):
   mesh = partitioning.make(**{axis: 8})
   model = transformer.make(CONFIG)
   made = learner.make(
-      model, learner.supervised_loss, learner.optimizer_from(1e-3), mesh,
+      model, learner.supervised_loss, optimizers.make(1e-3), mesh,
       temperature=1.0)
   embedding = made.shardings.params['embedding']
   expected = {'data': (64, 32), 'fsdp': (64, 4), 'tensor': (8, 32)}[axis]
@@ -161,7 +161,7 @@ def test_a_gradient_that_is_not_finite_leaves_the_state_alone():
   mesh = partitioning.make(devices=jax.devices()[:1])
   model = transformer.make(CONFIG)
   made = learner.make(
-      model, learner.supervised_loss, learner.optimizer_from(1e-3), mesh,
+      model, learner.supervised_loss, optimizers.make(1e-3), mesh,
       temperature=1.0)
   params = model.init(jax.random.key(0))
   bad = {**params, 'norm': {'scale': params['norm']['scale'] * np.nan}}
@@ -194,27 +194,6 @@ def test_the_callers_parameters_survive_the_donated_state():
   before = np.asarray(params['embedding']).copy()
   made.update(made.init(params), None, make_batch())
   np.testing.assert_array_equal(params['embedding'], before)
-
-
-def test_the_warm_up_starts_above_zero_and_reaches_the_rate():
-  optimizer = learner.optimizer_from(0.1, warmup_steps=4)
-  params = {'kernel': np.ones((2, 2), np.float32)}
-  state, moves = optimizer.init(params), []
-  for _ in range(6):
-    updates, state = optimizer.update(
-        {'kernel': np.ones((2, 2), np.float32)}, state, params)
-    moves.append(-float(updates['kernel'][0, 0]))
-  # AdamW on a constant gradient moves by the learning rate.
-  np.testing.assert_allclose(
-      moves, [0.025, 0.05, 0.075, 0.1, 0.1, 0.1], rtol=1e-4)
-
-
-@pytest.mark.parametrize('arguments, message', [
-    (dict(schedule='step'), "got 'step'"),
-    (dict(schedule='cosine', warmup_steps=5, decay_steps=5), 'got 5 and 5')])
-def test_a_schedule_that_makes_no_sense_is_refused(arguments, message):
-  with pytest.raises(ValueError, match=message):
-    learner.optimizer_from(1e-3, **arguments)
 
 
 @pytest.mark.parametrize('name', algorithms.names())

@@ -123,8 +123,9 @@ def _loss_step(spec: losses.LossSpec) -> Callable:
 def _update_step(parts: assembly.Parts) -> Callable:
   """A function of a batch that moves a state of its own."""
   e, spec = parts.experiment, parts.loss_spec
-  init = jax.jit(parts.model.init,
-                 out_shardings=parts.learner.shardings.params)
+  shardings = jax.tree.map(
+      lambda leaf: leaf.sharding, assembly.abstract_params(parts))
+  init = jax.jit(parts.model.init, out_shardings=shardings)
   params = init(jax.random.key(e.seed))
   state = parts.learner.init(params)
   reference = params if spec.needs_reference else None

@@ -11,7 +11,7 @@ import numpy as np
 
 from rlclip import algorithms
 from rlclip import learner as learner_lib
-from rlclip import losses, partitioning
+from rlclip import losses, optimizers, partitioning
 from rlclip.benchmark import measure
 from rlclip.data import batching
 from rlclip.models import config as model_config
@@ -63,7 +63,7 @@ class Iteration:
     self._model = transformer.make(c, dtype=jnp.dtype(dtype))
     rule = algorithms.get('grpo', beta=0.0)
     self._learner = learner_lib.make(
-        self._model, losses.make(rule), learner_lib.optimizer_from(
+        self._model, losses.make(rule), optimizers.make(
             _LEARNING_RATE, max_grad_norm=_MAX_NORM),
         mesh, temperature=1.0)
     self._sampler = engine.Engine(
