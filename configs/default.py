@@ -20,10 +20,10 @@ def get_config():
   m.dtype = 'float32'  # of activations: float32, bfloat16; weights float32
   m.remat = 'dots'  # what the backward pass recomputes of a layer: none,
   # dots (all but products with weights), layer (everything)
-  m.lora = l = config_dict.ConfigDict()  # adapters in training
-  l.rank = 0  # of the adapters; 0 trains all weights
-  l.alpha = 16.0  # the adapters' product counts alpha / rank times
-  l.modules = ('query', 'key', 'value', 'output', 'gate', 'up', 'down')  # that
+  m.lora = b = config_dict.ConfigDict()  # adapters in training
+  b.rank = 0  # of the adapters; 0 trains all weights
+  b.alpha = 16.0  # the adapters' product counts alpha / rank times
+  b.modules = ('query', 'key', 'value', 'output', 'gate', 'up', 'down')  # that
   # have one: any of these
   m.architecture = a = config_dict.ConfigDict()  # read where path is ''
   a.family = 'llama'  # llama, qwen2, qwen3

@@ -88,7 +88,8 @@ def optimizer(experiment: config_lib.Experiment):
   o = experiment.optimizer
   return optimizers.make(
       o.learning_rate, name=o.name, multipliers=o.multipliers,
-      state_dtype=o.state_dtype, warmup_steps=o.warmup_steps, schedule=o.schedule,
+      state_dtype=o.state_dtype, warmup_steps=o.warmup_steps,
+      schedule=o.schedule,
       decay_steps=experiment.num_steps * experiment.updates_per_step,
       b1=o.b1, b2=o.b2, epsilon=o.epsilon, weight_decay=o.weight_decay,
       max_grad_norm=o.max_grad_norm)

@@ -74,7 +74,7 @@ def _model_rules(e):
 
 def _training_rules(e):
   """For rollouts and updates."""
-  r, u, o = e.rollout, e.learner, e.optimizer
+  r, u = e.rollout, e.learner
   # At least 1: a rule below says so where it is less.
   minis, micros = max(u.num_mini_batches, 1), max(u.num_micro_batches, 1)
   per_mini_batch = r.num_prompts // minis

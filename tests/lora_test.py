@@ -1,4 +1,4 @@
-"""Adapters: what they add, what they leave alone, and what a run makes of it."""
+"""Adapters: what they add, what they leave alone, and a run with them."""
 import json
 import shutil
 
@@ -13,8 +13,8 @@ from configs import tiny
 from experiments import convert
 from rlclip import algorithms, assembly
 from rlclip import config as run_config
-from rlclip import config_checks, learner, lora, losses, optimizers
-from rlclip import partitioning, train
+from rlclip import (config_checks, learner, lora, losses, optimizers,
+                    partitioning, train)
 from rlclip.models import config as config_lib
 from rlclip.models import huggingface, transformer
 from tests import learner_test
@@ -162,9 +162,10 @@ def test_what_is_no_adapter_is_refused(rank, modules, message):
 
 def test_a_run_trains_resumes_and_exports(tmp_path):
   c = tiny.get_config()
-  c.num_steps, c.model.lora.rank, c.warm_start.num_steps = 2, 4, 150
+  c.num_steps, c.model.lora.rank, c.warm_start.num_steps = 2, 4, 3
   c.algorithm.penalty, c.algorithm.beta = 'reverse_kl', 0.1
-  c.logging.tensorboard = False
+  c.algorithm.entropy_bonus = 0.1  # a gradient, whatever the rewards
+  c.logging.tensorboard, c.checkpoint.keep_last = False, 3
   c.learner.num_mini_batches = 1
   experiment = run_config.resolve(c)
   folder = tmp_path / 'run'
