@@ -165,7 +165,7 @@ def test_a_run_trains_resumes_and_exports(tmp_path):
   c.num_steps, c.model.lora.rank, c.warm_start.num_steps = 2, 4, 3
   c.algorithm.penalty, c.algorithm.beta = 'reverse_kl', 0.1
   c.algorithm.entropy_bonus = 0.1  # a gradient, whatever the rewards
-  c.logging.tensorboard = False
+  c.logging.tensorboard, c.checkpoint.keep_last = False, 3
   c.learner.num_mini_batches = 1
   experiment = run_config.resolve(c)
   folder = tmp_path / 'run'
