@@ -1,8 +1,10 @@
 """Adapters: what they add, what they leave alone, and a run with them."""
 import json
+import pathlib
 import shutil
+import subprocess
+import sys
 
-from absl.testing import flagsaver
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,7 +12,6 @@ import optax
 import pytest
 
 from configs import tiny
-from experiments import convert
 from rlclip import algorithms, assembly
 from rlclip import config as run_config
 from rlclip import (config_checks, learner, lora, losses, optimizers,
@@ -184,8 +185,10 @@ def test_a_run_trains_resumes_and_exports(tmp_path):
   assert moves['layers']['mlp']['up']['kernel'] > 0
   assert moves['embedding'] == moves['norm']['scale'] == 0
 
-  with flagsaver.as_parsed(source=str(folder), output=str(tmp_path / 'hf')):
-    convert.main([])
+  subprocess.run(
+      [sys.executable, '-m', 'experiments.convert', f'--source={folder}',
+       f'--output={tmp_path / "hf"}'],
+      check=True, cwd=pathlib.Path(__file__).parents[1])
   _, exported = huggingface.load(str(tmp_path / 'hf'))
   jax.tree.map(np.testing.assert_array_equal, exported, expected)
 
