@@ -3,6 +3,7 @@ import dataclasses
 import json
 import os
 
+from absl import flags
 from absl.testing import flagsaver
 import jax
 import numpy as np
@@ -163,6 +164,7 @@ def test_gguf_to_orbax_to_hugging_face_loses_nothing(tmp_path):
   for source, kind in ((path, 'orbax'), ('orbax', 'hf')):
     with flagsaver.as_parsed(source=str(tmp_path / source), format=kind,
                              output=str(tmp_path / kind), dtype='float32'):
+      flags.FLAGS.mark_as_parsed()  # the rest have their defaults
       convert.main([])
   config, params = huggingface.load(str(tmp_path / 'hf'))
   expected_config, expected = huggingface.load(os.path.join(GOLDEN, 'llama'))
