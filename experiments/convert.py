@@ -31,7 +31,7 @@ _STEP = flags.DEFINE_integer('step', None, "A run's; default the newest.")
 _ORBAX = 'params'
 
 
-def load(source, scratch, step=None):
+def load(source, scratch):
   """(config, params, folder of the tokenizer or None) of any source."""
   if source.endswith('.gguf'):
     from rlclip.models import gguf, gguf_tokenizer  # need the extra `gguf`
@@ -39,7 +39,7 @@ def load(source, scratch, step=None):
     gguf_tokenizer.save(source, scratch)
     return config, params, scratch
   if export.is_run(source):
-    return export.policy(source, scratch, step)
+    return export.policy(source, scratch, _STEP.value)
   folder = huggingface.fetch(source)
   weights = os.path.abspath(os.path.join(folder, _ORBAX))
   if os.path.isdir(weights):
@@ -66,7 +66,7 @@ def save_orbax(path, config, params, tokenizer_dir):
 
 def main(_):
   with tempfile.TemporaryDirectory() as scratch:
-    config, params, tokenizer_dir = load(_SOURCE.value, scratch, _STEP.value)
+    config, params, tokenizer_dir = load(_SOURCE.value, scratch)
     if _FORMAT.value == 'orbax':
       save_orbax(_OUTPUT.value, config, params, tokenizer_dir)
     else:

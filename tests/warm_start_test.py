@@ -46,7 +46,7 @@ def experiment(tmp_path, model):
       'reward': 'arithmetic', 'chat': False, 'template': '{problem}',
       'cache_dir': str(tmp_path / 'cache')}
   c.warm_start.task, c.warm_start.options = 'table', options
-  c.warm_start.num_steps, c.warm_start.batch_size = 50, 36
+  c.warm_start.num_steps, c.warm_start.batch_size = 50, 40
   c.warm_start.learning_rate = 1e-2
   c.rollout.prompt_length = c.rollout.completion_length = 8
   c.evaluation.num_samples, c.rollout.num_prompts = 1, 8
