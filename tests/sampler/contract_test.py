@@ -47,7 +47,7 @@ def requests_of(num_prompts=5, group=3, max_tokens=12, stops=STOPS,
           for p, prompt in enumerate(prompts) for g in range(group)]
 
 
-def learners_logps(params, requests, completions, temperature):
+def learners_logps(params, requests, completions, temperature, config=CONFIG):
   """The learner's log-probs of completions of requests_of(), one a row.
 
   In float64 (transformers) these are up to 1.5e-5 away from both the engine's
@@ -55,7 +55,7 @@ def learners_logps(params, requests, completions, temperature):
   """
   pad = lambda rows, size: np.stack(
       [np.pad(row, (0, size - len(row))) for row in rows])
-  model = transformer.make(CONFIG)
+  model = transformer.make(config)
   stats = jax.jit(lambda *texts: scoring.score(
       model, params, scoring.Texts(*texts), temperature=temperature,
       chunk=64))(

@@ -108,7 +108,7 @@ def test_behavior_log_probs_are_the_learners(make, params, temperature):
   requests = contract_test.requests_of(temperature=temperature)
   completions = sampler.generate(requests)
   expected = contract_test.learners_logps(
-      params, requests, completions, temperature)
+      params, requests, completions, temperature, CONFIG)
   for c, logps in zip(completions, expected, strict=True):
     np.testing.assert_allclose(c.logps, logps, atol=1e-4)
 
