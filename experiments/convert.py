@@ -1,9 +1,9 @@
-r"""Converts a model between Hugging Face folders, GGUF files and orbax.
+"""Converts a model between Hugging Face folders, GGUF files and orbax.
 
 A run's folder is a source too: its policy, adapters merged.
 
-python -m experiments.convert --source=Qwen/Qwen3-0.6B --output=models/qwen3 \
-    --dtype=bfloat16
+python -m experiments.convert --source=model.gguf --output=models/smollm2
+python -m experiments.convert --source=Qwen/Qwen3-0.6B --output=models/qwen3
 python -m experiments.convert --source=runs/a --step=100 --output=models/a
 """
 import json
@@ -33,13 +33,13 @@ _ORBAX = 'params'
 
 def load(source, scratch):
   """(config, params, folder of the tokenizer or None) of any source."""
+  if _STEP.value is not None or export.is_run(source):
+    return export.policy(source, scratch, _STEP.value)
   if source.endswith('.gguf'):
     from rlclip.models import gguf, gguf_tokenizer  # need the extra `gguf`
     config, params = gguf.load(source)
     gguf_tokenizer.save(source, scratch)
     return config, params, scratch
-  if export.is_run(source):
-    return export.policy(source, scratch, _STEP.value)
   folder = huggingface.fetch(source)
   weights = os.path.abspath(os.path.join(folder, _ORBAX))
   if os.path.isdir(weights):

@@ -36,8 +36,12 @@ def policy(path: str | os.PathLike, scratch: str | os.PathLike,
     The architecture, the weights, and a folder with the tokenizer's files.
 
   Raises:
-    FileNotFoundError, ValueError: there is no such checkpoint.
+    FileNotFoundError, ValueError: there is no such run or checkpoint.
   """
+  if not is_run(path):
+    raise ValueError(
+        f'Expected the folder of a run, with checkpoints/, got {path}. Only a '
+        f'run has steps.')
   folder = workdir.RunFolder(pathlib.Path(path))
   values = json.loads(folder.config.read_text(encoding='utf-8'))
   values |= {group: {**values[group], **keys} for group, keys in _HERE.items()}

@@ -130,11 +130,18 @@ def within_process(partitioner: Partitioner) -> Partitioner:
   Parameters are cut as they are on the whole mesh, as far as the devices go:
   what needs several to fit takes several here. The rest are replicas.
   """
-  devices = jax.local_devices()
-  tensor = math.gcd(partitioner.mesh.shape['tensor'], len(devices))
-  fsdp = math.gcd(partitioner.mesh.shape['fsdp'], len(devices) // tensor)
-  made = make(-1, fsdp, tensor, devices=devices)
+  devices, sizes = jax.local_devices(), partitioner.mesh.shape
+  made = make(*sizes_within(sizes['fsdp'], sizes['tensor'], len(devices)),
+              devices=devices)
   return dataclasses.replace(made, rules=partitioner.rules)
+
+
+def sizes_within(fsdp: int, tensor: int, num_devices: int
+                 ) -> tuple[int, int, int]:
+  """Sizes of the mesh of `num_devices` of a larger mesh's devices."""
+  tensor = math.gcd(tensor, num_devices)
+  fsdp = math.gcd(fsdp, num_devices // tensor)
+  return num_devices // tensor // fsdp, fsdp, tensor
 
 
 def make(data: int = 1, fsdp: int = 1, tensor: int = 1,

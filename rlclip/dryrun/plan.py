@@ -3,6 +3,7 @@ import dataclasses
 import math
 
 from rlclip import config as config_lib
+from rlclip import partitioning
 from rlclip.dryrun import chips
 from rlclip.models import config as model_config
 from rlclip.models import groups
@@ -125,12 +126,7 @@ def make(experiment: config_lib.Experiment,
         f'{count}, as data=1, fsdp={count // max(h.tensor, 1)}, '
         f'tensor={max(h.tensor, 1)}, or one of them as -1.')
   local = min(count, devices_a_process or _DEVICES_A_HOST[slice_.chip.kind])
-  if local == count:
-    host_mesh = tuple(sizes)
-  else:
-    tensor = math.gcd(sizes[2], local)
-    fsdp = math.gcd(sizes[1], local // tensor)
-    host_mesh = local // tensor // fsdp, fsdp, tensor
+  host_mesh = partitioning.sizes_within(*sizes[1:], local)
   return Plan(experiment, architecture, slice_, tuple(sizes), host_mesh,
               count // local)
 

@@ -174,3 +174,12 @@ def test_gguf_to_orbax_to_hugging_face_loses_nothing(tmp_path):
       tmp_path / 'hf').eos_token_id == 2
   assert json.loads(
       (tmp_path / 'hf' / 'config.json').read_text())['eos_token_id'] == 2
+
+
+def test_a_step_of_what_is_no_run_is_refused(tmp_path):
+  path = str(write(tmp_path / 'model.gguf', 'llama'))
+  with flagsaver.as_parsed(source=path, output=str(tmp_path / 'hf'), step='3'):
+    flags.FLAGS.mark_as_parsed()
+    with pytest.raises(ValueError, match='Only a run has steps'):
+      convert.main([])
+  assert not (tmp_path / 'hf').exists()
